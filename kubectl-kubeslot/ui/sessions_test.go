@@ -80,7 +80,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	refuse := func(code int, reason string) {
 		w.WriteHeader(code)
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`, reason, reason, code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
+			reason, user+": "+reason, code)
 	}
 	namespace, kind := "", path.Base(r.URL.Path)
 	if _, rest, found := strings.Cut(r.URL.Path, "/namespaces/"); found {
