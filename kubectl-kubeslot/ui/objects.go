@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -125,6 +126,9 @@ func (b *borrower) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
 		one.refused.Store(true)
+		response.Body.Close()
+		done()
+		return nil, fmt.Errorf("the API server refuses a session's token: %s", response.Status) // its message names the user
 	}
 	response.Body = &borrowed{response.Body, one.ctx, done}
 	return response, nil

@@ -121,13 +121,21 @@ func TestATokenThatIsRefusedIsNotUsed(t *testing.T) {
 	sessions, server := sessionsOf(t, api, 10, clock.RealClock{})
 	lister, admin := client(t, server), client(t, server)
 	login(t, lister, server, "listers", "")
+	shared := func() *objects {
+		sessions.mu.Lock()
+		defer sessions.mu.Unlock()
+		for _, o := range sessions.caches {
+			return o
+		}
+		return nil
+	}()
+	awaitCondition(t, "the error of the watches", func() bool { return shared.live.Err() != nil })
+	if text := shared.live.Err().Error(); strings.Contains(text, "listers") {
+		t.Errorf("users who share are shown %s, which names another", text)
+	}
 	login(t, admin, server, "admins", "")
 	awaitCondition(t, "the watches of who may watch", func() bool { return api.counted(api.open, "admins") == kinds })
-	sessions.mu.Lock()
-	defer sessions.mu.Unlock()
-	for _, o := range sessions.caches {
-		awaitCondition(t, "the objects to be up to date", func() bool { return o.live.Err() == nil })
-	}
+	awaitCondition(t, "the objects to be up to date", func() bool { return shared.live.Err() == nil })
 }
 
 // One user has a few sessions, and cannot take those of others.

@@ -33,7 +33,8 @@ func BenchmarkTwentySessions(b *testing.B) {
 	})
 	before := heap()
 	for b.Loop() {
-		sessions := NewSessions(b.Context(), &rest.Config{Host: api.URL}, "test", DefaultSessions, clock.RealClock{})
+		o := Options{MaxSessions: DefaultSessions}
+		sessions := NewSessions(b.Context(), &rest.Config{Host: api.URL}, o, clock.RealClock{})
 		handler := sessions.Handler()
 		for i := range DefaultSessions {
 			r := httptest.NewRequest(http.MethodGet, "/api/nodes/node-001", nil)

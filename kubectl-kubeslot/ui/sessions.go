@@ -14,7 +14,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -51,12 +50,11 @@ const (
 // token, when the session begins and from then on: it has no permissions of its own. Sessions
 // whose users may list the same share a cache. Safe for concurrent use.
 type Sessions struct {
-	config  *rest.Config // without credentials
-	cluster string
-	most    int
-	clock   clock.WithTicker
-	logins  *logins
-	ctx     context.Context
+	Options
+	config *rest.Config // without credentials
+	clock  clock.WithTicker
+	logins *logins
+	ctx    context.Context
 
 	mu     sync.Mutex
 	all    map[[sha256.Size]byte]*session
@@ -82,12 +80,22 @@ type session struct {
 	used    time.Time
 }
 
+// Options are what the users' page is served with.
+type Options struct {
+	Cluster     string // its name on the page
+	MaxSessions int
+	// TokenHeader is the header in which a proxy sends users' tokens; with one they cannot log in
+	// otherwise. Who reaches the page past the proxy gains nothing: the API server takes the token
+	// or does not, whoever has sent it.
+	TokenHeader string
+}
+
 // NewSessions makes Sessions, which end with ctx. Of the config the address of the API
 // server is used, and not the credentials.
-func NewSessions(ctx context.Context, config *rest.Config, cluster string, most int, c clock.WithTicker) *Sessions {
+func NewSessions(ctx context.Context, config *rest.Config, o Options, c clock.WithTicker) *Sessions {
 	config = rest.AnonymousClientConfig(config)
 	config.RateLimiter, config.UserAgent = nil, "kubeslot-ui"
-	return &Sessions{config: config, cluster: cluster, most: most, clock: c, ctx: ctx, logins: newLogins(c),
+	return &Sessions{Options: o, config: config, clock: c, ctx: ctx, logins: newLogins(c),
 		all: map[[sha256.Size]byte]*session{}, caches: map[source.Reach]*objects{}}
 }
 
@@ -103,13 +111,17 @@ func (s *Sessions) Handler() http.Handler {
 // viewerOf returns the viewer of the user who asks. Without one it answers with the form
 // to log in.
 func (s *Sessions) viewerOf(w http.ResponseWriter, r *http.Request) *viewer {
-	token, namespace := credentials(r)
+	token, namespace := s.credentials(r)
 	if token == "" {
 		code := http.StatusUnauthorized
 		if r.URL.Path == "/" { // what a user asks for who has not logged in yet
 			code = http.StatusOK
 		}
-		s.form(w, code, "")
+		problem := ""
+		if s.TokenHeader != "" {
+			problem = "the proxy before this page has sent no token in the header " + s.TokenHeader
+		}
+		s.form(w, code, problem)
 		return nil
 	}
 	v, err := s.open(r, token, namespace)
@@ -118,75 +130,6 @@ func (s *Sessions) viewerOf(w http.ResponseWriter, r *http.Request) *viewer {
 		return nil
 	}
 	return v
-}
-
-// errBusy is said when sessions are begun too fast, by logging in or with a header.
-var errBusy = errors.New("too many try to log in: try again in a moment")
-
-func status(err error) int {
-	switch {
-	case errors.Is(err, errBusy):
-		return http.StatusTooManyRequests
-	case apierrors.IsUnauthorized(err):
-		return http.StatusUnauthorized
-	case apierrors.IsForbidden(err):
-		return http.StatusForbidden
-	}
-	return http.StatusServiceUnavailable
-}
-
-// credentials are the token and the namespace that a request shows. A header, which a
-// proxy sets, counts before a cookie.
-func credentials(r *http.Request) (token, namespace string) {
-	if c, err := r.Cookie(namespaceCookie); err == nil {
-		namespace = c.Value
-	}
-	if scheme, given, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(given), namespace
-	}
-	if c, err := r.Cookie(tokenCookie); err == nil {
-		return c.Value, namespace
-	}
-	return "", namespace
-}
-
-// login opens a session for a token, which the browser keeps in a cookie that scripts
-// cannot read and other sites cannot send.
-func (s *Sessions) login(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	token, namespace := strings.TrimSpace(r.PostFormValue("token")), strings.TrimSpace(r.PostFormValue("namespace"))
-	switch {
-	case token == "":
-		s.form(w, http.StatusBadRequest, "a token is needed")
-		return
-	case len(token) > longestToken:
-		s.form(w, http.StatusBadRequest, "the token is too long for a cookie: send it in an Authorization header, or use `kubectl kubeslot ui`")
-		return
-	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || c == ';' || c == ',' || c == '"' || c == '\\' }):
-		s.form(w, http.StatusBadRequest, "this is not a token")
-		return
-	case namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0:
-		s.form(w, http.StatusBadRequest, "the namespace is not the name of one")
-		return
-	}
-	if _, err := s.open(r, token, namespace); err != nil {
-		s.form(w, status(err), err.Error())
-		return
-	}
-	for name, value := range map[string]string{tokenCookie: token, namespaceCookie: namespace} {
-		http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	}
-	http.Redirect(w, r, "/", http.StatusSeeOther)
-}
-
-func (s *Sessions) logout(w http.ResponseWriter, r *http.Request) {
-	if token, namespace := credentials(r); token != "" {
-		s.close(idOf(token, namespace), nil)
-	}
-	for _, name := range []string{tokenCookie, namespaceCookie} {
-		http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	}
-	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 func idOf(token, namespace string) [sha256.Size]byte {
@@ -227,9 +170,9 @@ func (s *Sessions) admit(one *session, user string) error {
 		return fmt.Errorf("you have %d sessions of this page open, which is as many as one user may have: "+
 			"log out of one, or use `kubectl kubeslot ui`", sessionsOfUser)
 	}
-	if !s.makeRoom(s.most, func(other *session) bool { return other.user != "" }) {
+	if !s.makeRoom(s.MaxSessions, func(other *session) bool { return other.user != "" }) {
 		return fmt.Errorf("%d sessions of this page are open, which is as many as there may be: "+
-			"try again later, or use `kubectl kubeslot ui`", s.most)
+			"try again later, or use `kubectl kubeslot ui`", s.MaxSessions)
 	}
 	one.user = user
 	return nil
@@ -300,7 +243,7 @@ func (s *Sessions) prepare(one *session, namespace string) error {
 	if err := s.join(ctx, one); err != nil {
 		return err
 	}
-	about := About{Cluster: s.cluster, User: user, Namespace: namespace, Logout: true}
+	about := About{Cluster: s.Cluster, User: user, Namespace: namespace, Logout: s.TokenHeader == ""}
 	one.viewer = &viewer{Hub: one.objects.hub, about: about,
 		events: one.from.Events, opened: func(by int) { s.count(one, by) }, done: one.ctx.Done()}
 	return nil

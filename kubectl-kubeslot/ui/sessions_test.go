@@ -80,7 +80,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	refuse := func(code int, reason string) {
 		w.WriteHeader(code)
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`, reason, reason, code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`,
+			reason, user+": "+reason, code)
 	}
 	namespace, kind := "", path.Base(r.URL.Path)
 	if _, rest, found := strings.Cut(r.URL.Path, "/namespaces/"); found {
@@ -124,10 +125,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // sessionsOf serves the page of an API server over HTTPS.
 func sessionsOf(t *testing.T, api *apiServer, most int, c clock.WithTicker) (*Sessions, *httptest.Server) {
+	return sessionsWith(t, api, Options{Cluster: "test", MaxSessions: most}, c)
+}
+
+func sessionsWith(t *testing.T, api *apiServer, o Options, c clock.WithTicker) (*Sessions, *httptest.Server) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	// The server's own credentials, which must not be used for anybody.
-	sessions := NewSessions(ctx, &rest.Config{Host: api.URL, BearerToken: "admins"}, "test", most, c)
+	sessions := NewSessions(ctx, &rest.Config{Host: api.URL, BearerToken: "admins"}, o, c)
 	server := httptest.NewTLSServer(sessions.Handler())
 	t.Cleanup(func() {
 		cancel()

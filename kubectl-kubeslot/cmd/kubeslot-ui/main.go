@@ -92,7 +92,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("--bind-address: %w", err)
 	}
-	sessions := ui.NewSessions(ctx, config, o.cluster, o.sessions, clock.RealClock{})
+	sessions := ui.NewSessions(ctx, config, o.page, clock.RealClock{})
 	server := ui.NewServer(ctx, sessions.Handler())
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}
 	context.AfterFunc(ctx, func() { server.Close() }) // pages are connected as long as they are open

@@ -21,8 +21,7 @@ type options struct {
 	clusterCA         string // of the API server, in a pod
 	address           string
 	certFile, keyFile string
-	cluster           string
-	sessions          int
+	page              ui.Options
 
 	logging *logsapi.LoggingConfiguration
 }
@@ -38,8 +37,11 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	page.StringVar(&o.certFile, "tls-cert-file", "",
 		"Certificate of the page, read again when it changes. Empty means one that is made and self-signed at the start.")
 	page.StringVar(&o.keyFile, "tls-private-key-file", "", "Private key of --tls-cert-file.")
-	page.StringVar(&o.cluster, "cluster-name", "", "Name of the cluster that the page shows.")
-	page.IntVar(&o.sessions, "max-sessions", ui.DefaultSessions, "How many sessions there may be at once, of all users.")
+	page.StringVar(&o.page.Cluster, "cluster-name", "", "Name of the cluster that the page shows.")
+	page.IntVar(&o.page.MaxSessions, "max-sessions", ui.DefaultSessions,
+		"How many sessions there may be at once, of all users.")
+	page.StringVar(&o.page.TokenHeader, "proxy-token-header", "",
+		"Header in which a proxy sends users' tokens, such as Authorization. With it users cannot log in otherwise.")
 	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
 	verflag.AddFlags(groups.FlagSet("global"))
 	globalflag.AddGlobalFlags(groups.FlagSet("global"), name, logs.SkipLoggingConfigurationFlags())
@@ -66,8 +68,8 @@ func (o *options) validate() error {
 			bad(flag, err)
 		}
 	}
-	if o.sessions < 1 {
-		bad("max-sessions", fmt.Errorf("%d: want at least 1", o.sessions))
+	if o.page.MaxSessions < 1 {
+		bad("max-sessions", fmt.Errorf("%d: want at least 1", o.page.MaxSessions))
 	}
 	return errors.Join(errs...)
 }
