@@ -30,7 +30,7 @@ func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory
 		}
 	}
 	if p.start != nil {
-		if err := r.Client.Patch(ctx, released(p.start), client.MergeFrom(p.start), FieldOwner); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Patch(ctx, released(p.start), client.MergeFrom(p.start)); client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("let Job %s/%s run: %w", p.start.Namespace, p.start.Name, err)
 		}
 	}

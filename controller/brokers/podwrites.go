@@ -37,7 +37,7 @@ func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) 
 	if want.Annotations[key] = value; value == "" {
 		delete(want.Annotations, key)
 	}
-	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance), FieldOwner)
+	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance))
 	return client.IgnoreNotFound(err)
 }
 
@@ -91,7 +91,7 @@ func (r *Reconciler) adopt(ctx context.Context, pod *corev1.Pod) error {
 	before.Annotations = maps.Clone(before.Annotations)
 	delete(before.Annotations, naming.SpecHash)
 	delete(before.Annotations, naming.PropertiesHash)
-	if err := r.Client.Patch(ctx, pod, client.MergeFrom(before), FieldOwner); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("adopt broker pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

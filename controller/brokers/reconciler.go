@@ -27,14 +27,13 @@ import (
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 const (
 	// cacheLag is when something is looked at again that the cache may not have yet.
 	cacheLag = time.Second
-	// FieldOwner is the controller in managedFields.
-	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
 // Config is what a Reconciler needs; all of it is required but SchedulerName and
@@ -107,7 +106,7 @@ func (r *Reconciler) Expected(instance types.NamespacedName) (expected, known bo
 // Reconcile sees to an Instance's brokers.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
-	instance, err := get(ctx, r.Client, key, &akriv0.Instance{})
+	instance, err := watch.Get(ctx, r.Client, key, &akriv0.Instance{})
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Instance %s: %w", key, err)
 	}
@@ -249,7 +248,7 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 // create creates a Pod or a Job, and returns how long to wait when it cannot be
 // created now: then something is wrong that another try at once would not cure.
 func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object client.Object, m *memory, problem **Problem) (time.Duration, error) {
-	err := r.Client.Create(ctx, object, FieldOwner)
+	err := r.Client.Create(ctx, object)
 	switch {
 	case err == nil:
 		m.refused, m.refusal = 0, Problem{}
@@ -286,12 +285,12 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 	if kind == jobKind {
 		there.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind(jobKind))
 	}
-	there, err := get(ctx, r.Live, client.ObjectKeyFromObject(object), there)
+	there, err := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(object), there)
 	if err != nil || there == nil {
 		return nil, err
 	}
 	owner := metav1.GetControllerOf(there)
-	if owner != nil && naming.SameObject(*owner, ownedBy(f.instance)) {
+	if owner != nil && naming.SameObject(*owner, naming.OwnedBy(instanceKind, f.instance)) {
 		labels := there.GetLabels()
 		if owner.UID == f.instance.UID && (labels[naming.Controller] != naming.ControllerName || labels[naming.Instance] != f.instance.Name) {
 			return &Problem{NameTaken, fmt.Sprintf("%s %s has lost one of its labels %s=%s and %s=%s: put them back, or delete it",
@@ -300,18 +299,4 @@ func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object cl
 		return nil, nil // ours, and the cache is behind; or of a former Instance, and going
 	}
 	return &Problem{NameTaken, fmt.Sprintf("there is a %s %s that is not this Instance's: rename or delete it", kind, there.GetName())}, nil
-}
-
-// get reads an object, and returns nil when there is none.
-func get[T interface {
-	comparable
-	client.Object
-}](ctx context.Context, from client.Reader, key types.NamespacedName, into T) (T, error) {
-	var none T
-	if err := from.Get(ctx, key, into); apierrors.IsNotFound(err) {
-		return none, nil
-	} else if err != nil {
-		return none, err
-	}
-	return into, nil
 }

@@ -263,7 +263,7 @@ func TestNameIsTaken(t *testing.T) {
 	foreign := formers.DeepCopy()
 	foreign.OwnerReferences[0].APIVersion = "example.com/v1"
 	unlabelled := stranger.DeepCopy()
-	unlabelled.OwnerReferences = []metav1.OwnerReference{ownedBy(theInstance())}
+	unlabelled.OwnerReferences = []metav1.OwnerReference{naming.OwnedBy(instanceKind, theInstance())}
 	lost := func(label string) *corev1.Pod {
 		p := unlabelled.DeepCopy()
 		p.Labels = naming.PodLabels("cam", instanceName, "a", name)

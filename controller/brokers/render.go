@@ -41,7 +41,7 @@ func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
 			Namespace: f.instance.Namespace, Name: name,
 			Labels:          naming.PodLabels(f.configuration.Name, f.instance.Name, node, name),
 			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{ownedBy(f.instance)},
+			OwnerReferences: []metav1.OwnerReference{naming.OwnedBy(instanceKind, f.instance)},
 		},
 		Spec: *p,
 	}, nil
@@ -72,7 +72,7 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 			Namespace: f.instance.Namespace, Name: name,
 			Labels:          naming.JobLabels(f.configuration.Name, f.instance.Name, name),
 			Annotations:     map[string]string{naming.SpecHash: f.spec.hash},
-			OwnerReferences: []metav1.OwnerReference{ownedBy(f.instance)},
+			OwnerReferences: []metav1.OwnerReference{naming.OwnedBy(instanceKind, f.instance)},
 		},
 		Spec: *spec,
 	}
@@ -85,15 +85,6 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 func (f *facts) prioritize(p *corev1.PodSpec) {
 	if p.PriorityClassName == "" && p.Priority == nil {
 		p.PriorityClassName = f.priority
-	}
-}
-
-// ownedBy makes the Instance the owner, so that the garbage collector removes what was
-// made for it. Nothing is to block an Instance's deletion.
-func ownedBy(i *akriv0.Instance) metav1.OwnerReference {
-	controller := true
-	return metav1.OwnerReference{
-		APIVersion: akriv0.SchemeGroupVersion.String(), Kind: "Instance", Name: i.Name, UID: i.UID, Controller: &controller,
 	}
 }
 

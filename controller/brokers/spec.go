@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -52,13 +51,13 @@ func parse(c *akriv0.Configuration) *spec {
 	var raw []byte
 	var template *corev1.PodSpec
 	switch {
-	case isSet(b.BrokerPodSpec):
+	case akriv0.IsSet(b.BrokerPodSpec):
 		raw, s.pod = b.BrokerPodSpec.Raw, &corev1.PodSpec{}
 		if s.err = decode(podSpecPath, raw, s.pod); s.err == nil {
 			s.err = checkNode(s.pod)
 		}
 		template = s.pod
-	case isSet(b.BrokerJobSpec):
+	case akriv0.IsSet(b.BrokerJobSpec):
 		raw, s.job = b.BrokerJobSpec.Raw, &batchv1.JobSpec{}
 		s.err = decode("spec.brokerSpec.brokerJobSpec", raw, s.job)
 		template = &s.job.Template.Spec
@@ -78,10 +77,6 @@ func parse(c *akriv0.Configuration) *spec {
 	}
 	s.hash = naming.Hash(texts...)
 	return s
-}
-
-func isSet(e *runtime.RawExtension) bool {
-	return e != nil && len(e.Raw) > 0 && string(e.Raw) != "null"
 }
 
 // decode reads a spec, and says which of its fields are unknown, mistyped or twice

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -165,14 +166,14 @@ func (r *Reconciler) judgeCount(claim *v1alpha1.SlotClaim) facts {
 // delete the claim, and whether it waits for its node.
 func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) (suspicious, waits bool, err error) {
 	f := r.judgeCount(claim)
-	if f.node, err = get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
+	if f.node, err = watch.Get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
 		return false, false, err
 	}
 	podExists, podGoing := true, false
 	if p := claim.Spec.Pod; p != nil {
 		pod := &metav1.PartialObjectMetadata{}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		if pod, err = get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, pod); err != nil {
+		if pod, err = watch.Get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, pod); err != nil {
 			return false, false, err
 		}
 		podExists = pod != nil && pod.UID == p.UID
@@ -187,11 +188,11 @@ func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) 
 func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (facts, error) {
 	f := r.judgeCount(claim)
 	var err error
-	if f.node, err = get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
+	if f.node, err = watch.Get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
 		return facts{}, err
 	}
 	if p := claim.Spec.Pod; p != nil {
-		if f.pod, err = get(ctx, r.Live, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, &corev1.Pod{}); err != nil {
+		if f.pod, err = watch.Get(ctx, r.Live, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, &corev1.Pod{}); err != nil {
 			return facts{}, err
 		}
 		if f.pod != nil && f.pod.UID != p.UID {
@@ -229,7 +230,7 @@ func (r *Reconciler) reached(ctx context.Context, claim *v1alpha1.SlotClaim, f f
 	case c == nil:
 		return false, nil
 	case errors.Is(f.doesNotCount, v1alpha1.ErrBeyondCapacity): // and the device is listed
-		now, err := get(ctx, r.Live, client.ObjectKeyFromObject(c), &akriv0.Configuration{})
+		now, err := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(c), &akriv0.Configuration{})
 		return now != nil && s.Index < now.Spec.Slots(), err
 	}
 	return r.listed(ctx, s.Instance, c, f.node)
@@ -255,20 +256,6 @@ func (r *Reconciler) listed(ctx context.Context, instance string, c *akriv0.Conf
 		}
 	}
 	return false, nil
-}
-
-// get reads an object, and returns nil when there is none.
-func get[T interface {
-	comparable
-	client.Object
-}](ctx context.Context, from client.Reader, key types.NamespacedName, into T) (T, error) {
-	var none T
-	if err := from.Get(ctx, key, into); apierrors.IsNotFound(err) {
-		return none, nil
-	} else if err != nil {
-		return none, err
-	}
-	return into, nil
 }
 
 // delete deletes the very claim that was judged, and says so where somebody looks.

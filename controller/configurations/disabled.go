@@ -16,7 +16,7 @@ const (
 // problems are what the Configuration asks for and does not get.
 func (d Disabled) problems(c *akriv0.Configuration) []akriv0.ConfigurationProblem {
 	switch {
-	case !hasBroker(c):
+	case !c.Spec.HasBroker():
 		return nil
 	case d.Brokers:
 		return []akriv0.ConfigurationProblem{{Reason: brokersDisabled, Message: noBrokers}}

@@ -50,7 +50,7 @@ func (r *Reconciler) takeOff(ctx context.Context, c *akriv0.Configuration) (rema
 	if len(want.Finalizers) == len(live.Finalizers) {
 		return remain, nil
 	}
-	err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), FieldOwner)
+	err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return remain, fmt.Errorf("take Akri's finalizers off Configuration %s/%s: %w", c.Namespace, c.Name, err)
 	}

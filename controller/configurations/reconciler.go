@@ -35,8 +35,6 @@ const (
 	brokersWithin = 10 * time.Second
 	// akriAgain is when finalizers of Akri's are looked at again that must stay for now.
 	akriAgain = 10 * time.Second
-	// FieldOwner is the controller in managedFields.
-	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
 // Config is what a Reconciler needs; all of it is required but Disabled.
@@ -131,7 +129,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	summary := r.Inventory.Summary(key)
 	sum, instances := r.Brokers(key), r.Instances(key)
 	unknown := sum.Instances < summary.Instances-instances.Withheld
-	if hasBroker(c) && !r.Disabled.Brokers && unknown && now.Sub(t.first) < brokersWithin {
+	if c.Spec.HasBroker() && !r.Disabled.Brokers && unknown && now.Sub(t.first) < brokersWithin {
 		return lookInterval, nil
 	}
 	want := c.DeepCopy()
@@ -139,7 +137,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
 		return 0, nil
 	}
-	err := r.Client.Status().Patch(ctx, want, client.MergeFrom(c), FieldOwner)
+	err := r.Client.Status().Patch(ctx, want, client.MergeFrom(c))
 	r.mu.Lock()
 	t.quietUntil = r.Clock.Now().Add(Interval)
 	r.times[key] = t

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
+	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -61,7 +62,7 @@ func status(
 		Problems:           problems(c, disabled, invalid, s, instances, sum),
 	}
 	conditions := []metav1.Condition{readyCondition(c, s, st.Problems), discoveringCondition(c, s)}
-	if hasBroker(c) {
+	if c.Spec.HasBroker() {
 		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready), Updated: int32(sum.Updated)}
 		brokers := brokersCondition(c, s, sum)
 		if disabled.Brokers {
@@ -77,16 +78,11 @@ func status(
 			st.Conditions = append(st.Conditions, *before)
 		}
 		condition.ObservedGeneration = c.Generation
-		condition.Message = cut(condition.Message, maxMessageLength)
+		condition.Message = naming.CutText(condition.Message, maxMessageLength)
 		condition.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second)) // as the API keeps it
 		meta.SetStatusCondition(&st.Conditions, condition)
 	}
 	return st
-}
-
-func hasBroker(c *akriv0.Configuration) bool {
-	b := c.Spec.BrokerSpec
-	return b != nil && (b.BrokerPodSpec != nil || b.BrokerJobSpec != nil)
 }
 
 // owns reports whether the Configuration has its name, and no other has it.
@@ -234,13 +230,13 @@ func problems(
 	if instances.Withheld > 0 && owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: instanceLimit, Message: overInstanceLimit(c, instances)})
 	}
-	if sum.Limit.Withheld > 0 && hasBroker(c) && owns(c, s) {
+	if sum.Limit.Withheld > 0 && c.Spec.HasBroker() && owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: brokerLimit, Message: overBrokerLimit(c, sum.Limit)})
 	}
-	if sum.Problem != nil && hasBroker(c) {
+	if sum.Problem != nil && c.Spec.HasBroker() {
 		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})
 	}
-	if hasBroker(c) && sum.Problem == nil && sum.NotReady.Failing { // one that only starts, or waits for a node, is no problem
+	if c.Spec.HasBroker() && sum.Problem == nil && sum.NotReady.Failing { // one that only starts, or waits for a node, is no problem
 		if condition := brokersCondition(c, s, sum); condition.Status == metav1.ConditionFalse {
 			all = append(all, akriv0.ConfigurationProblem{Reason: notReady, Message: condition.Message})
 		}
@@ -256,7 +252,7 @@ func problems(
 			Reason: moreProblems, Message: fmt.Sprintf("there are %d more problems: see the DeviceSlices of the nodes", left)})
 	}
 	for i := range all {
-		all[i].Message = cut(all[i].Message, maxMessageLength)
+		all[i].Message = naming.CutText(all[i].Message, maxMessageLength)
 	}
 	return all
 }
@@ -295,12 +291,4 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// cut shortens a text to so many characters.
-func cut(text string, length int) string {
-	if runes := []rune(text); len(runes) > length {
-		return string(runes[:length-1]) + "…"
-	}
-	return text
 }

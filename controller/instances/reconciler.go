@@ -30,8 +30,6 @@ const (
 	// LookAgain is when an Instance that waits for nodes to be upgraded is looked at
 	// again.
 	LookAgain = 10 * time.Second
-	// FieldOwner is the controller in managedFields.
-	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
 // Reconciler makes one Instance at a time what it should be.
@@ -114,11 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) write(ctx context.Context, s step, existing *akriv0.Instance) error {
 	switch s.verb {
 	case create:
-		return r.client.Create(ctx, s.want, FieldOwner)
+		return r.client.Create(ctx, s.want)
 	case patch:
 		// Only what differs is sent, and no resourceVersion: nobody else's write is
 		// lost, for what others write is undone or is not the view's.
-		return r.client.Patch(ctx, s.want, client.MergeFrom(existing), FieldOwner)
+		return r.client.Patch(ctx, s.want, client.MergeFrom(existing))
 	default:
 		return r.client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -29,7 +30,7 @@ func view(key types.NamespacedName, d inventory.Device, existing *akriv0.Instanc
 	if existing != nil {
 		instance = existing.DeepCopy()
 	}
-	instance.OwnerReferences = ownedBy(configuration)
+	instance.OwnerReferences = []metav1.OwnerReference{naming.OwnedBy("Configuration", configuration)}
 	instance.Finalizers = finalizersOfGC(instance.Finalizers)
 	instance.Spec = akriv0.InstanceSpec{
 		ConfigurationName: configuration.Name,
@@ -102,7 +103,7 @@ func problems(d inventory.Device) []string {
 		all = append(all[:maxProblems-1], "there are more problems than these")
 	}
 	for i, p := range all {
-		all[i] = cut(p, maxProblemLength)
+		all[i] = naming.CutText(p, maxProblemLength)
 	}
 	return all
 }
@@ -112,28 +113,6 @@ func forPod(c inventory.Claim) string {
 		return ""
 	}
 	return fmt.Sprintf(" for pod %s/%s", c.Spec.Pod.Namespace, c.Spec.Pod.Name)
-}
-
-// cut shortens a text to so many characters.
-func cut(text string, length int) string {
-	if runes := []rune(text); len(runes) > length {
-		return string(runes[:length-1]) + "…"
-	}
-	return text
-}
-
-// ownedBy makes the Configuration the controller and the only owner, so that the
-// garbage collector removes the Instance with it. It does not block the
-// Configuration's deletion, which need not wait for its Instances.
-func ownedBy(configuration *akriv0.Configuration) []metav1.OwnerReference {
-	controller := true
-	return []metav1.OwnerReference{{
-		APIVersion: akriv0.SchemeGroupVersion.String(),
-		Kind:       "Configuration",
-		Name:       configuration.Name,
-		UID:        configuration.UID,
-		Controller: &controller,
-	}}
 }
 
 // finalizersOfGC keeps the garbage collector's own finalizers. Akri's agents set

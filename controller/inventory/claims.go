@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -65,6 +67,31 @@ func (v *Inventory) ClaimsOfPod(uid types.UID) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.claimsOfPod.names(uid)
+}
+
+// HeldBeyond counts the slots of a Configuration that are held with numbers of at least the capacity,
+// and names their Instances, sorted.
+func (v *Inventory) HeldBeyond(of types.NamespacedName, capacity int) (held int, instances []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	named := v.names[of.Name]
+	if named == nil || named.owner == nil || named.owner.Namespace != of.Namespace {
+		return 0, nil
+	}
+	for instance := range named.instances {
+		r, before := v.records[instance], held
+		v.judge(r, named)
+		for index, c := range r.claims {
+			if index >= capacity && doesNotCount(c, index, r, named) == nil {
+				held++
+			}
+		}
+		if held > before {
+			instances = append(instances, instance)
+		}
+	}
+	slices.Sort(instances)
+	return held, instances
 }
 
 // Everything names all Instances that are known of, and all claims.

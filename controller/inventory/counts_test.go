@@ -2,11 +2,14 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -57,5 +60,35 @@ func TestNodesWithoutSlices(t *testing.T) {
 	v.DeleteSlice("a-0")
 	if n := v.NodesWithoutSlices(); n != 1 {
 		t.Errorf("%d nodes without slices, want a", n)
+	}
+}
+
+// Slots that are held beyond a capacity are counted as it would be, of the Configuration that has the name.
+func TestHeldBeyond(t *testing.T) {
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.Capacity = 4 }))
+	a, b := device("foo0", true, ""), device("foo1", true, "")
+	v.SetSlice(sliceAt(0, "a-0", "a", a, b))
+	for _, c := range []*v1alpha1.SlotClaim{
+		claimOf(a.Instance(), 0, "a"), claimOf(a.Instance(), 2, "a"), claimOf(a.Instance(), 3, "a"),
+		claimOf(b.Instance(), 2, "a"), claimOf(b.Instance(), 1, "elsewhere"), // which does not count
+	} {
+		v.SetClaim(c)
+	}
+	both := slices.Sorted(slices.Values([]string{a.Instance(), b.Instance()}))
+	for _, tc := range []struct {
+		namespace string
+		capacity  int
+		held      int
+		instances []string
+	}{
+		{"default", 4, 0, nil}, {"default", 3, 1, []string{a.Instance()}}, {"default", 2, 3, both}, {"default", 1, 3, both},
+		{"other", 1, 0, nil},
+	} {
+		of := types.NamespacedName{Namespace: tc.namespace, Name: "cam"}
+		held, instances := v.HeldBeyond(of, tc.capacity)
+		if held != tc.held || !slices.Equal(instances, tc.instances) {
+			t.Errorf("%s, capacity %d: %d held of %q, want %d of %q", of, tc.capacity, held, instances, tc.held, tc.instances)
+		}
 	}
 }

@@ -111,6 +111,14 @@ func Cut(name string) string {
 	return head + "-" + hex.EncodeToString(sum[:])[:hashLength]
 }
 
+// CutText returns a text as it is when it has at most so many characters; else its beginning.
+func CutText(text string, length int) string {
+	if runes := []rune(text); len(runes) > length {
+		return string(runes[:length-1]) + "…"
+	}
+	return text
+}
+
 // Hash is a short digest of texts, for annotations that tell whether something
 // changed.
 func Hash(texts ...string) string {
@@ -119,6 +127,14 @@ func Hash(texts ...string) string {
 		h.Write([]byte(strconv.Itoa(len(t)) + ":" + t))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// OwnedBy makes an Instance or a Configuration the controller of what is made for it, so that the
+// garbage collector removes that with it. It does not block the owner's deletion, which need not wait.
+func OwnedBy(kind string, owner metav1.Object) metav1.OwnerReference {
+	o := *metav1.NewControllerRef(owner, akriv0.SchemeGroupVersion.WithKind(kind))
+	o.BlockOwnerDeletion = nil
+	return o
 }
 
 // SameObject reports whether two owners have the same group, kind and name: one may be a former

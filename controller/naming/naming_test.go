@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -66,5 +68,22 @@ func TestNamesAreValid(t *testing.T) {
 func TestHash(t *testing.T) {
 	if Hash("a", "b") == Hash("ab") || Hash("a", "b") == Hash("a", "", "b") {
 		t.Error("texts run together")
+	}
+}
+
+// An owner is the controller of what is made for it, and its deletion need not wait.
+func TestOwnedBy(t *testing.T) {
+	controller := true
+	want := metav1.OwnerReference{APIVersion: "akri.sh/v0", Kind: "Instance", Name: "cam-8120fe", UID: "u", Controller: &controller}
+	if d := cmp.Diff(want, OwnedBy("Instance", &metav1.ObjectMeta{Name: "cam-8120fe", UID: "u"})); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+func TestCutText(t *testing.T) {
+	for text, want := range map[string]string{"": "", "äöüß": "äöüß", "äöüßx": "äöü…"} {
+		if got := CutText(text, 4); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,7 +50,7 @@ func findInstance(ctx context.Context, c *Config, key types.NamespacedName) (*ow
 		return nil, nil
 	}
 	return &owner{
-		name: i.Name, object: i, reference: ownedBy("Instance", i),
+		name: i.Name, object: i, reference: naming.OwnedBy("Instance", i),
 		label: naming.Instance, index: brokers.InstanceIndex,
 		field: "spec.instanceServiceSpec", raw: wanted(configuration, configuration.Spec.InstanceServiceSpec),
 		expected: func() bool {
@@ -69,7 +68,7 @@ func findConfiguration(ctx context.Context, c *Config, key types.NamespacedName)
 		return nil, err
 	}
 	return &owner{
-		name: key.Name, object: configuration, reference: ownedBy("Configuration", configuration),
+		name: key.Name, object: configuration, reference: naming.OwnedBy("Configuration", configuration),
 		label: naming.Configuration, index: brokers.ConfigurationIndex,
 		field: "spec.configurationServiceSpec", raw: wanted(configuration, configuration.Spec.ConfigurationServiceSpec),
 		expected: func() bool {
@@ -81,19 +80,10 @@ func findConfiguration(ctx context.Context, c *Config, key types.NamespacedName)
 
 // wanted returns a Service's spec if there is one, and brokers that it could be for.
 func wanted(c *akriv0.Configuration, raw *runtime.RawExtension) *runtime.RawExtension {
-	if b := c.Spec.BrokerSpec; b == nil || !isSet(b.BrokerPodSpec) && !isSet(b.BrokerJobSpec) || !isSet(raw) {
+	if !c.Spec.HasBroker() || !akriv0.IsSet(raw) {
 		return nil
 	}
 	return raw
-}
-
-func isSet(e *runtime.RawExtension) bool {
-	return e != nil && len(e.Raw) > 0 && string(e.Raw) != "null"
-}
-
-func ownedBy(kind string, o metav1.Object) metav1.OwnerReference {
-	controller := true
-	return metav1.OwnerReference{APIVersion: akriv0.SchemeGroupVersion.String(), Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: &controller}
 }
 
 // services lists the Services with the owner's label.

@@ -35,8 +35,6 @@ const (
 	// lookInterval is at least between two looks at the Service of one object: each lists the pods
 	// of its brokers, and there is an event of each of them. A look at 50,000 takes about 0.1 s.
 	lookInterval = 2 * time.Second
-	// FieldOwner is the controller in managedFields.
-	FieldOwner = client.FieldOwner("kubeslot-controller")
 )
 
 // Reasons of Events.
@@ -136,10 +134,10 @@ func (r *Reconciler) do(ctx context.Context, s step, o *owner) (trouble string, 
 	var err error
 	switch s.verb {
 	case create:
-		err = r.Client.Create(ctx, s.service, FieldOwner)
+		err = r.Client.Create(ctx, s.service)
 	case update:
 		// With the resourceVersion that was read: somebody may have got an address.
-		err = r.Client.Update(ctx, s.service, FieldOwner)
+		err = r.Client.Update(ctx, s.service)
 	default:
 		err = r.Client.Delete(ctx, s.service, client.Preconditions{UID: &s.service.UID})
 	}
@@ -175,7 +173,7 @@ func (r *Reconciler) taken(ctx context.Context, want *corev1.Service, o *owner, 
 	switch has := metav1.GetControllerOf(there); {
 	case has != nil && has.UID == o.reference.UID:
 		// Ours, and the cache is behind, or it has lost its labels.
-		if err := r.Client.Update(ctx, merge(there, want), FieldOwner); err != nil && !apierrors.IsConflict(err) {
+		if err := r.Client.Update(ctx, merge(there, want)); err != nil && !apierrors.IsConflict(err) {
 			return "", 0, fmt.Errorf("update Service %s/%s: %w", want.Namespace, want.Name, err)
 		}
 		return "", cacheLag, nil

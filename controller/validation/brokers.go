@@ -23,7 +23,7 @@ func broker(f *Findings, path *field.Path, spec *akriv0.ConfigurationSpec) {
 	b := spec.BrokerSpec
 	switch {
 	case b == nil:
-	case isSet(b.BrokerPodSpec):
+	case akriv0.IsSet(b.BrokerPodSpec):
 		path := path.Child("brokerPodSpec")
 		var p corev1.PodSpec
 		if errs := decode(path, b.BrokerPodSpec.Raw, &p); len(errs) > 0 {
@@ -32,7 +32,7 @@ func broker(f *Findings, path *field.Path, spec *akriv0.ConfigurationSpec) {
 		}
 		pod(f, path, &p, false, spec.Slots())
 		f.Errors = append(f.Errors, node(path, &p)...)
-	case isSet(b.BrokerJobSpec):
+	case akriv0.IsSet(b.BrokerJobSpec):
 		path := path.Child("brokerJobSpec")
 		var j batchv1.JobSpec
 		if errs := decode(path, b.BrokerJobSpec.Raw, &j); len(errs) > 0 {

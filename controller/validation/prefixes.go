@@ -30,7 +30,7 @@ func withheldWarnings(spec *akriv0.ConfigurationSpec) (warnings []string) {
 // withheld says who does not get a name in brokerProperties as a variable.
 func withheld(spec *akriv0.ConfigurationSpec, name string) string {
 	who, instead := "no container gets", "containers"
-	if hasBroker(spec) && spec.MayBeBrokerVariable(name) {
+	if spec.HasBroker() && spec.MayBeBrokerVariable(name) {
 		who, instead = "brokers alone get", "other containers"
 	}
 	return fmt.Sprintf("spec.brokerProperties[%s]: %s a variable of that name, since spec.propertyPrefixes does not let it: %s get it as %s_<HASH> and in AKRI_DEVICES",
@@ -42,7 +42,7 @@ func withheld(spec *akriv0.ConfigurationSpec, name string) string {
 func Withheld(spec *akriv0.ConfigurationSpec) string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(spec.BrokerProperties)) {
-		if !spec.MayBeVariable(name) && !(hasBroker(spec) && spec.MayBeBrokerVariable(name)) {
+		if !spec.MayBeVariable(name) && !(spec.HasBroker() && spec.MayBeBrokerVariable(name)) {
 			names = append(names, name)
 		}
 	}

@@ -81,9 +81,9 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 		name string
 		raw  *runtime.RawExtension
 	}{{"instanceServiceSpec", of.Spec.InstanceServiceSpec}, {"configurationServiceSpec", of.Spec.ConfigurationServiceSpec}} {
-		if isSet(s.raw) {
+		if akriv0.IsSet(s.raw) {
 			service(&f, spec.Child(s.name), s.raw.Raw)
-			if !hasBroker(&of.Spec) {
+			if !of.Spec.HasBroker() {
 				f.Warnings = append(f.Warnings, fmt.Sprintf("spec.%s: there is no Service without a broker, which it would lead to", s.name))
 			}
 		}
@@ -116,15 +116,6 @@ func brokerProperties(path *field.Path, properties map[string]string) (errs fiel
 		}
 	}
 	return errs
-}
-
-// isSet reports whether a spec is there; null is none.
-func isSet(e *runtime.RawExtension) bool {
-	return e != nil && len(e.Raw) > 0 && string(e.Raw) != "null"
-}
-
-func hasBroker(s *akriv0.ConfigurationSpec) bool {
-	return s.BrokerSpec != nil && (isSet(s.BrokerSpec.BrokerPodSpec) || isSet(s.BrokerSpec.BrokerJobSpec))
 }
 
 // Without returns the findings with the errors that others has too as warnings: they

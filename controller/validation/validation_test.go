@@ -233,7 +233,7 @@ func TestConfigurationsOfThePageOfBrokers(t *testing.T) {
 		if found := checker(t).Check(c); len(found.Errors)+len(found.Warnings) > 0 {
 			t.Errorf("%s: %v, %q", c.Name, found.Errors, found.Warnings)
 		}
-		if isSet(c.Spec.BrokerSpec.BrokerJobSpec) {
+		if akriv0.IsSet(c.Spec.BrokerSpec.BrokerJobSpec) {
 			jobs++
 		} else {
 			pods++

@@ -20,7 +20,7 @@ func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
 		for _, r := range req.Containers[i].Resources {
 			conf, d := dr.ledger.resource(r.Name)
 			if conf == nil {
-				return nil, &Shortfall{Reason: Unknown, Container: req.Containers[i].Name, Resource: r.Name, Needed: r.Count}
+				return nil, dr.ledger.unknown(req.Containers[i].Name, r)
 			}
 			f.want(conf, d, i, r)
 		}

@@ -13,7 +13,7 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 		for _, r := range c.Resources {
 			conf, d := l.resource(r.Name)
 			if conf == nil {
-				return nil, &Shortfall{Reason: Unknown, Container: c.Name, Resource: r.Name, Needed: r.Count}
+				return nil, l.unknown(c.Name, r)
 			}
 			size, reaches := conf.reach.nodes, func(n string) bool { return conf.classOf(l.nodes[n]) != unreached }
 			if d != nil {

@@ -2,10 +2,12 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // Reason classifies a Shortfall.
@@ -45,12 +47,35 @@ type Shortfall struct {
 	Own       int // slots that this pod's other requests would take
 	// InstanceLevel is set when one Instance was asked for by name.
 	InstanceLevel bool
+	// Meant is the Configuration whose name is near to an unknown one; "" for none.
+	Meant string
 	// Configuration is namespace/name of the one whose problems may say why NoNode is.
 	Configuration string
 }
 
 // Resolvable reports whether the request could be met once others let go.
 func (s *Shortfall) Resolvable() bool { return s.Reason >= Held }
+
+// maxCompared is how many names of Configurations an unknown name is compared with, at each try of a
+// pod that requests it: about 1 ms for names of 63 characters. Where there are more, none is proposed.
+const maxCompared = 100
+
+// unknown says that there is no Configuration or Instance of the name.
+func (l *Ledger) unknown(container string, r ResourceRequest) *Shortfall {
+	s := &Shortfall{Reason: Unknown, Container: container, Resource: r.Name, Needed: r.Count}
+	if len(l.configs) > maxCompared {
+		return s
+	}
+	var names []string
+	for name, conf := range l.configs { // those of certain namespaces are not for everybody to read
+		if conf.owner != nil && conf.owner.Spec.AllowedNamespaces == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	s.Meant = spelling.Nearest(r.Name, names)
+	return s
+}
 
 // shortfall says why a request of the Configuration, or of one device by its name, cannot be served where
 // nodes have so much. The pod's other requests take so many slots that could serve it.
@@ -79,7 +104,11 @@ func (s *Shortfall) String() string {
 	name := assignment.ResourcePrefix + s.Resource
 	switch s.Reason {
 	case Unknown:
-		return fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
+		text := fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
+		if s.Meant != "" {
+			text += fmt.Sprintf("; did you mean %q?", s.Meant)
+		}
+		return text
 	case NoNode:
 		text := fmt.Sprintf("no node reaches an Instance for %s, requested by container %q", name, s.Container)
 		if namespace, configuration, ok := strings.Cut(s.Configuration, "/"); ok {

@@ -32,8 +32,10 @@ func TestScheduler(t *testing.T) {
 		"no device yet":   {`0/2 nodes are available: no node reaches an Instance for akri.sh/cam, requested by container "main"; kubectl describe configuration -n default cam says what keeps nodes from finding one. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.`, []string{"0 NoDevice"}},
 		"ours alone":      {"0/2 nodes are available: 2 " + held + ". not eligible for slot preemption: preemptionPolicy is Never", []string{"2 SlotsHeld", "0 PreemptionNever"}},
 		"at PreFilter":    {`0/2 nodes are available: container "main" requests akri.sh/cams, but there is no Configuration or Instance "cams". preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.`, []string{"0 NoSuchResource"}},
-		"unknown ones":    {"0/3 nodes are available: 1 moon, full, and 2 stars, 2 Too many pods.", []string{"1 Other", "2 TooManyPods"}},
-		"an odd number":   {"0/99999999999999999999 nodes are available: 99999999999999999999 Too many pods.", []string{"9223372036854775807 TooManyPods"}},
+		"a near name": {`0/2 nodes are available: container "main" requests akri.sh/cams, but there is no Configuration or Instance "cams"; did you mean "cam"?. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.`,
+			[]string{"0 NoSuchResource"}},
+		"unknown ones":  {"0/3 nodes are available: 1 moon, full, and 2 stars, 2 Too many pods.", []string{"1 Other", "2 TooManyPods"}},
+		"an odd number": {"0/99999999999999999999 nodes are available: 99999999999999999999 Too many pods.", []string{"9223372036854775807 TooManyPods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

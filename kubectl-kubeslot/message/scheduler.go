@@ -8,6 +8,8 @@ const podLimit = `a pod may request at most \d+ slots, of at most \d+ resources 
 // schedulerTexts are the reasons of plugins at PreFilter, Filter, Reserve and Bind.
 var schedulerTexts = []known{
 	// Slots: device-scheduler/ledger/shortfall.go.
+	text(Slots, "NoSuchResource", container+` requests `+resource+`, but there is no Configuration or Instance "(?P<name>[^"]*)"; did you mean "(?P<meant>[^"]*)"\?`,
+		`correct the name in the pod's resources to $meant, or create the Configuration $name`),
 	text(Slots, "NoSuchResource", container+` requests `+resource+`, but there is no Configuration or Instance "(?P<name>[^"]*)"`,
 		`create the Configuration $name, or correct the name in the pod's resources`),
 	text(Slots, "NoDevice", `no node reaches an Instance for `+resource+`, requested by `+container+`(?:[:;] [^,]*)?`,

@@ -120,28 +120,28 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 			return err
 		}
 	}
-	recorder := mgr.GetEventRecorder(userAgent)
+	recorder, writer := mgr.GetEventRecorder(userAgent), client.WithFieldOwner(mgr.GetClient(), userAgent)
 	judge := claims.New(claims.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv,
+		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv,
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
 	})
 	w := watch.New(mgr.GetCache(), made, inv, judge.Forget)
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(w.Guard(guard, client.RESTClient())); err != nil {
+	if err := mgr.Add(w.Guard(guard, discovered.RESTClient())); err != nil {
 		return err
 	}
 	broker := brokers.New(brokers.Config{
-		Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
+		Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
 		Recorder: recorder, Clock: clock.RealClock{}, SchedulerName: o.schedulerName, PriorityClass: o.priorityClass,
 		Changed: w.BrokersChanged, Wake: w.Look(watch.Brokers),
 	})
-	viewed := instances.New(mgr.GetClient(), inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
-	forServices := services.Config{Client: mgr.GetClient(), Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
+	viewed := instances.New(writer, inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
+	forServices := services.Config{Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
 	statuses := configurations.New(configurations.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
+		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
 		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
 	})
 	for _, c := range []struct {

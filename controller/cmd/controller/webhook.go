@@ -37,6 +37,9 @@ func addWebhook(ctx context.Context, mgr manager.Manager, o *options, check *val
 			}
 			return nil
 		},
+		HeldBeyond: func(namespace, name string, capacity int) (int, []string) {
+			return inv.HeldBeyond(types.NamespacedName{Namespace: namespace, Name: name}, capacity)
+		},
 	})
 	if err != nil {
 		return err

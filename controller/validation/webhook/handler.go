@@ -32,6 +32,9 @@ type Handler struct {
 	Checker *validation.Checker
 	// Owner returns another Configuration that has the name of this one, or nil.
 	Owner func(namespace, name string) *akriv0.Configuration
+	// HeldBeyond counts the slots that are held of a Configuration beyond a capacity, and names their
+	// Instances.
+	HeldBeyond func(namespace, name string, capacity int) (slots int, instances []string)
 }
 
 var _ admission.Handler = &Handler{}
@@ -66,6 +69,9 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 				return admission.Allowed("")
 			}
 			found = found.Without(h.Checker.Check(before))
+			if now.Spec.Slots() < before.Spec.Slots() {
+				found.Warnings = append(found.Warnings, h.lowered(now)...)
+			}
 		}
 	}
 	if owner := h.Owner(request.Namespace, now.Name); owner != nil && request.Operation == admissionv1.Create {
@@ -84,6 +90,23 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 	result = denied
 	klog.FromContext(ctx).V(2).Info("Refused a Configuration", "configuration", klog.KRef(request.Namespace, now.Name), "user", request.UserInfo.Username, "errors", found.Message())
 	return refusal(now.Name, found)
+}
+
+// maxNamed is how many Instances a warning names: the API server cuts warnings of more than 256 characters.
+const maxNamed = 2
+
+// lowered warns of slots that are held beyond the capacity.
+func (h *Handler) lowered(now *akriv0.Configuration) []string {
+	held, instances := h.HeldBeyond(now.Namespace, now.Name, now.Spec.Slots())
+	if held == 0 {
+		return nil
+	}
+	of := strings.Join(instances[:min(len(instances), maxNamed)], ", ")
+	if more := len(instances) - maxNamed; more > 0 {
+		of += fmt.Sprintf(" and %d more", more)
+	}
+	return []string{fmt.Sprintf("spec.capacity: %d slots beyond %d are in use (%s): pods keep them until they end, "+
+		"and their containers do not start again; raise it again, or delete the pods", held, now.Spec.Slots(), of)}
 }
 
 // read reads a Configuration. One that cannot be read is not for the CRD's schema, which

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,7 +24,15 @@ func handler(t *testing.T) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }}
+	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }, HeldBeyond: heldBeyond}
+}
+
+// heldBeyond is of five Instances whose slots 0 to 2 are held.
+func heldBeyond(_, _ string, capacity int) (int, []string) {
+	if capacity >= 3 {
+		return 0, nil
+	}
+	return 5 * (3 - capacity), []string{"cam-a", "cam-b", "cam-c", "cam-d", "cam-e"}
 }
 
 func review(t *testing.T, operation admissionv1.Operation, now, before string) admission.Request {
@@ -54,23 +63,30 @@ func TestHandle(t *testing.T) {
 		worse   = "}\nspec: {discoveryHandler: {name: sonar}, brokerSpec: {brokerPodSpec: {containers: [{name: b, imagee: i}], nodename: n}}}"
 		imagee  = `spec.brokerSpec.brokerPodSpec.containers[0].imagee: Forbidden: unknown field; did you mean "image"?`
 	)
+	capacity := func(n int) string { return fmt.Sprintf("}\nspec: {capacity: %d, discoveryHandler: {name: sonar}}", n) }
 	for name, tc := range map[string]struct {
 		operation   admissionv1.Operation
 		now, before string
 		want        string // the refusal; "" when allowed
 		warning     string // part of the only one
 	}{
-		"good":                          {operation: admissionv1.Create, now: good},
-		"bad":                           {operation: admissionv1.Create, now: bad, want: imagee},
-		"becomes bad":                   {operation: admissionv1.Update, now: bad, before: good, want: imagee},
-		"becomes good":                  {operation: admissionv1.Update, now: good, before: bad},
-		"stays bad, other spec":         {operation: admissionv1.Update, now: badMore, before: bad, warning: imagee},
-		"stays bad, same spec":          {operation: admissionv1.Update, now: ", labels: {a: b}" + bad, before: bad},
-		"stays odd, on one line":        {operation: admissionv1.Update, now: oddMore, before: odd, warning: "spec.brokerSpec.brokerPodSpec.a b: Forbidden"},
-		"becomes worse":                 {operation: admissionv1.Update, now: worse, before: bad, want: `spec.brokerSpec.brokerPodSpec.nodename: Forbidden: unknown field; did you mean "nodeName"?`, warning: imagee},
-		"is being deleted":              {operation: admissionv1.Update, now: `, deletionTimestamp: "2026-01-02T03:04:05Z"` + worse, before: bad},
-		"deleted":                       {operation: admissionv1.Delete, before: bad},
-		"cannot be read":                {operation: admissionv1.Create, now: "}\nspec: 7", warning: "was not checked: it cannot be read"},
+		"good":                   {operation: admissionv1.Create, now: good},
+		"bad":                    {operation: admissionv1.Create, now: bad, want: imagee},
+		"becomes bad":            {operation: admissionv1.Update, now: bad, before: good, want: imagee},
+		"becomes good":           {operation: admissionv1.Update, now: good, before: bad},
+		"stays bad, other spec":  {operation: admissionv1.Update, now: badMore, before: bad, warning: imagee},
+		"stays bad, same spec":   {operation: admissionv1.Update, now: ", labels: {a: b}" + bad, before: bad},
+		"stays odd, on one line": {operation: admissionv1.Update, now: oddMore, before: odd, warning: "spec.brokerSpec.brokerPodSpec.a b: Forbidden"},
+		"becomes worse":          {operation: admissionv1.Update, now: worse, before: bad, want: `spec.brokerSpec.brokerPodSpec.nodename: Forbidden: unknown field; did you mean "nodeName"?`, warning: imagee},
+		"is being deleted":       {operation: admissionv1.Update, now: `, deletionTimestamp: "2026-01-02T03:04:05Z"` + worse, before: bad},
+		"deleted":                {operation: admissionv1.Delete, before: bad},
+		"cannot be read":         {operation: admissionv1.Create, now: "}\nspec: 7", warning: "was not checked: it cannot be read"},
+		"lowered below what is held": {operation: admissionv1.Update, now: capacity(2), before: capacity(4),
+			warning: "spec.capacity: 5 slots beyond 2 are in use (cam-a, cam-b and 3 more): pods keep them until they end, " +
+				"and their containers do not start again; raise it again, or delete the pods"},
+		"lowered to the usual one":      {operation: admissionv1.Update, now: good, before: capacity(4), warning: "10 slots beyond 1"},
+		"lowered to what is held":       {operation: admissionv1.Update, now: capacity(3), before: capacity(4)},
+		"raised":                        {operation: admissionv1.Update, now: capacity(2), before: good},
 		"the one before cannot be read": {operation: admissionv1.Update, now: bad, before: "}\nspec: 7", want: imagee},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +150,7 @@ func FuzzHandle(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }}
+	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }, HeldBeyond: heldBeyond}
 	for _, seed := range []string{`{}`, `{"spec":{"discoveryHandler":{"name":"udev","discoveryDetails":"udevRules: ['KERNEL==']"}}}`, `[`,
 		`{"spec":{"brokerSpec":{"brokerPodSpec":{"containers":[{"name":"b","image":"i","args":["{{NOPE}}"],"resources":{"limits":{"{{PLACEHOLDER}}":"1e99"}}}]}}}}`,
 		`{"spec":{"brokerSpec":{"brokerJobSpec":{"template":7}},"configurationServiceSpec":{"ports":[{"port":"a"}]}}}`} {

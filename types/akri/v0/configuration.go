@@ -395,6 +395,16 @@ func (s *ConfigurationSpec) HashDigits() int {
 // fill in the default.
 func (s *ConfigurationSpec) Slots() int { return int(max(s.Capacity, 1)) }
 
+// HasBroker reports whether the Configuration wants pods or Jobs.
+func (s *ConfigurationSpec) HasBroker() bool {
+	return s.BrokerSpec != nil && (IsSet(s.BrokerSpec.BrokerPodSpec) || IsSet(s.BrokerSpec.BrokerJobSpec))
+}
+
+// IsSet reports whether the spec of a pod, a Job or a Service is there; null is none.
+func IsSet(e *runtime.RawExtension) bool {
+	return e != nil && len(e.Raw) > 0 && string(e.Raw) != "null"
+}
+
 // Unique reports the scope within which an Instance's slots are given once, and
 // "" when uniqueDevices is false.
 func (s *ConfigurationSpec) Unique() UniqueScope {
