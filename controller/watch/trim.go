@@ -1,6 +1,7 @@
 package watch
 
 import (
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,7 +37,7 @@ func NewMade(mgr manager.Manager) (Made, error) {
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            TrimMade,
 		DefaultLabelSelector:        labels.SelectorFromSet(labels.Set{naming.Controller: naming.ControllerName}),
 	})
 	if err != nil {
@@ -50,6 +51,71 @@ func (m Made) GetCache() cache.Cache { return m.Cache }
 
 // NeedLeaderElection has it filled also while another process leads.
 func (Made) NeedLeaderElection() bool { return false }
+
+// TrimMade keeps of pods and Jobs what the controller reads of them: it compares no specs, but their
+// hashes in annotations. What it writes of them are patches. Of Services it keeps all: these it updates.
+func TrimMade(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		trimmed := &corev1.Pod{ObjectMeta: trimMetadata(&o.ObjectMeta), Spec: corev1.PodSpec{NodeName: o.Spec.NodeName}}
+		trimmed.Status = corev1.PodStatus{Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message,
+			StartTime:             o.Status.StartTime,
+			InitContainerStatuses: trimContainers(o.Status.InitContainerStatuses),
+			ContainerStatuses:     trimContainers(o.Status.ContainerStatuses)}
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+				kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+				trimmed.Status.Conditions = append(trimmed.Status.Conditions, kept)
+			}
+		}
+		return trimmed, nil
+	case *batchv1.Job:
+		trimmed := &batchv1.Job{ObjectMeta: trimMetadata(&o.ObjectMeta)}
+		trimmed.Spec.Parallelism, trimmed.Spec.Suspend = o.Spec.Parallelism, o.Spec.Suspend
+		for _, c := range o.Status.Conditions {
+			kept := batchv1.JobCondition{Type: c.Type, Status: c.Status}
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, kept)
+		}
+		return trimmed, nil
+	}
+	return cache.TransformStripManagedFields()(obj)
+}
+
+func trimMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	trimmed := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		Labels: m.Labels, OwnerReferences: m.OwnerReferences}
+	for _, key := range []string{naming.SpecHash, naming.PropertiesHash, naming.Failures, naming.JobHeld} {
+		if value, ok := m.Annotations[key]; ok {
+			if trimmed.Annotations == nil {
+				trimmed.Annotations = map[string]string{}
+			}
+			trimmed.Annotations[key] = value
+		}
+	}
+	return trimmed
+}
+
+func trimContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var trimmed []corev1.ContainerStatus
+	for i := range all {
+		c := &all[i]
+		trimmed = append(trimmed, corev1.ContainerStatus{Name: c.Name, Ready: c.Ready, RestartCount: c.RestartCount,
+			State: trimState(c.State), LastTerminationState: trimState(c.LastTerminationState)})
+	}
+	return trimmed
+}
+
+func trimState(s corev1.ContainerState) corev1.ContainerState {
+	if s.Waiting != nil {
+		s.Waiting = &corev1.ContainerStateWaiting{Reason: s.Waiting.Reason}
+	}
+	if t := s.Terminated; t != nil {
+		s.Terminated = &corev1.ContainerStateTerminated{ExitCode: t.ExitCode, Reason: t.Reason,
+			StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}
+	}
+	return s
+}
 
 func trimPod(obj any) (any, error) {
 	if p, ok := obj.(*metav1.PartialObjectMetadata); ok {
