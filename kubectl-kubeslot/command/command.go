@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
@@ -247,9 +249,20 @@ func (o *options) exitCode(ctx context.Context, command string, err error) int {
 	case errors.Is(err, ErrFindings):
 		return 1
 	}
-	fmt.Fprintln(o.streams.ErrOut, "error:", err)
+	fmt.Fprintln(o.streams.ErrOut, "error:", explained(err))
 	if command == "doctor" {
 		return 2
 	}
 	return 1
+}
+
+// explained says what to do about an error of the connection, in kubectl's words.
+func explained(err error) string {
+	var connection *url.Error
+	if errors.As(err, &connection) {
+		if text, known := cmdutil.StandardErrorMessage(connection); known {
+			return text
+		}
+	}
+	return err.Error()
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // completeTime is how long a key press may take.
@@ -47,6 +49,27 @@ func (o *options) names(ctx context.Context, resources ...schema.GroupVersionRes
 		all = append(all, names...)
 	}
 	return all
+}
+
+// meant proposes a name of the resource, as spelling.DidYouMean does.
+func (o *options) meant(ctx context.Context, name string, resource schema.GroupVersionResource) string {
+	return spelling.DidYouMean(name, o.names(ctx, resource))
+}
+
+// noNamespace is an error when the namespace does not exist; nil also when that cannot be known.
+func (o *options) noNamespace(ctx context.Context) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	from, err := o.source()
+	if err != nil {
+		return err
+	}
+	if !from.NoNamespace(ctx, namespace) {
+		return nil
+	}
+	return fmt.Errorf("there is no namespace %s%s", namespace, o.meant(ctx, namespace, source.Namespaces))
 }
 
 // namer finds the names that an argument may be, in the namespace; of all for "".

@@ -18,7 +18,12 @@ import (
 func (o *options) node() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "node NODE...", Aliases: []string{"nodes", "no"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name the nodes: `kubectl get nodes` lists them")
+			}
+			return nil
+		},
 	}
 	o.printFlags(cmd)
 	cmd.ValidArgsFunction = o.complete(source.Nodes)
@@ -31,7 +36,7 @@ func (o *options) node() *cobra.Command {
 		for _, name := range args {
 			node, found := v.Node(name)
 			if !found {
-				return fmt.Errorf("there is no node %s that you can see", name)
+				return fmt.Errorf("there is no node %s that you can see%s", name, o.meant(cmd.Context(), name, source.Nodes))
 			}
 			nodes = append(nodes, node)
 		}
@@ -65,7 +70,14 @@ func (o *options) describePods(ctx context.Context, s *selection, names []string
 		}
 		pod, found := v.Pod(namespace, name, events...)
 		if !found {
-			return fmt.Errorf("there is no pod %s in namespace %s that you can see%s", name, namespace, v.Gone(events))
+			if err := o.noNamespace(ctx); err != nil {
+				return err
+			}
+			why := v.Gone(events)
+			if why == "" {
+				why = o.meant(ctx, name, source.Pods)
+			}
+			return fmt.Errorf("there is no pod %s in namespace %s that you can see%s", name, namespace, why)
 		}
 		pods = append(pods, pod)
 	}
@@ -163,7 +175,7 @@ func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
 	columns := slices.DeleteFunc(slotColumns(func() time.Time { return now }, false), func(c column[view.Slot]) bool { return c.name == "LEVEL" })
 	newTable(&indented{w, true}, columns, false, true, 0).print(shown)
 	if left := len(wait.Holders) - len(shown); left > 0 {
-		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots %s --held\n", left, plain(wait.Resource))
+		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots %s\n", left, plain(wait.Resource))
 	}
 }
 

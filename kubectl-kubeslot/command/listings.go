@@ -76,7 +76,7 @@ func (o *options) slots() *cobra.Command {
 	}
 	s := o.selection(cmd, "Instance")
 	cmd.Flags().BoolVar(&free, "free", false, "only those that nobody has")
-	cmd.Flags().BoolVar(&held, "held", false, "only those that somebody has")
+	cmd.Flags().BoolVar(&held, "held", false, "only those that nodes have claimed for containers")
 	cmd.MarkFlagsMutuallyExclusive("free", "held")
 	cmd.ValidArgsFunction = o.complete(source.Configurations, source.Instances)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -90,7 +90,7 @@ func (o *options) slots() *cobra.Command {
 			rows: func(v *view.View) []view.Slot {
 				return slices.DeleteFunc(v.Slots(), func(s view.Slot) bool {
 					return !shows(s.InstanceNamespace, s.Labels) || !matches(args, s.Configuration, s.Instance, s.Device) ||
-						free && s.State != view.Free || held && s.State == view.Free
+						free && s.State != view.Free || held && s.State != view.Held
 				})
 			},
 			missing: func(v *view.View) error {

@@ -55,3 +55,42 @@ func TestVerbosity(t *testing.T) {
 		}
 	}
 }
+
+// Where the API server does not answer, the error is kubectl's, and says which one was asked.
+func TestUnreachable(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	defer func(before []string) { os.Args = before }(os.Args)
+	server := httptest.NewServer(http.NotFoundHandler())
+	address := server.Listener.Addr().String()
+	server.Close()
+	os.Args = []string{"kubectl-kubeslot", "list", "--server", "http://" + address}
+	want := "error: The connection to the server " + address + " was refused - did you specify the right host or port?\n"
+	var out, errOut bytes.Buffer
+	code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut})
+	if code != 1 || out.Len() > 0 || errOut.String() != want {
+		t.Errorf("it exits with %d, prints %q and says %q, want %q", code, &out, &errOut, want)
+	}
+}
+
+// Under its second name the program completes what kubectl passes on, for any shell: a line for each word, and how to
+// go on.
+func TestCompletesForKubectl(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	defer func(before []string) { os.Args = before }(os.Args)
+	for _, tc := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"po"}, "pods\npo\n:4\n"},
+		{[]string{"slots", "--fr"}, "--free\tonly those that nobody has\n:4\n"},
+		{[]string{"slots", "-o", "custom-columns"}, "custom-columns\ncustom-columns-file\n:4\n"},
+		{[]string{"slots", ""}, ":4\n"}, // there is no cluster
+	} {
+		os.Args = append([]string{"/usr/bin/kubectl_complete-kubeslot"}, tc.words...)
+		var out, errOut bytes.Buffer
+		code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut})
+		if code != 0 || !strings.HasSuffix(out.String(), tc.want) {
+			t.Errorf("%q: it exits with %d and prints %q, want %q at the end", tc.words, code, &out, tc.want)
+		}
+	}
+}

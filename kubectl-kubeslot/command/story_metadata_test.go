@@ -52,6 +52,11 @@ func (s *story) metadata() *metadatafake.FakeMetadataClient {
 		partial.SetGroupVersionKind(kinds[0])
 		all = append(all, partial)
 	}
+	for _, namespace := range s.namespaces() {
+		partial := meta.AsPartialObjectMetadata(namespace.(*corev1.Namespace))
+		partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		all = append(all, partial)
+	}
 	known := metadatafake.NewTestScheme()
 	_ = metav1.AddMetaToScheme(known)
 	client := metadatafake.NewSimpleMetadataClient(known, all...)
@@ -67,4 +72,17 @@ func (s *story) metadata() *metadatafake.FakeMetadataClient {
 		return true, list, nil
 	})
 	return client
+}
+
+// namespaces are default, and those of the story's objects.
+func (s *story) namespaces() []runtime.Object {
+	all := []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}}
+	seen := map[string]bool{"": true, "default": true}
+	for _, key := range s.order {
+		if m, err := meta.Accessor(s.objects[key]); err == nil && !seen[m.GetNamespace()] {
+			seen[m.GetNamespace()] = true
+			all = append(all, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.GetNamespace()}})
+		}
+	}
+	return all
 }

@@ -210,7 +210,7 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 			core = append(core, o.DeepCopyObject())
 		}
 	}
-	kube := kubefake.NewClientset(core...)
+	kube := kubefake.NewClientset(append(core, s.namespaces()...)...)
 	kube.PrependReactor("list", "pods", selectPods(kube.Tracker()))
 	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.2"}
 	return kube, akrifake.NewSimpleClientset(ours...), dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definitions...)

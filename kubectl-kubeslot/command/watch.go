@@ -30,6 +30,11 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 			return err
 		}
 		rows, missing := l.rows(v), l.missing(v)
+		if len(rows) == 0 && !s.all {
+			if err := s.noNamespace(ctx); err != nil {
+				return err
+			}
+		}
 		if missing != nil && len(rows) == 0 {
 			return missing
 		}

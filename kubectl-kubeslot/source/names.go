@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,6 +42,12 @@ func (s *Source) Names(ctx context.Context, resource schema.GroupVersionResource
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// NoNamespace reports whether there is no namespace of the name; false for a user who may not know.
+func (s *Source) NoNamespace(ctx context.Context, name string) bool {
+	_, err := s.kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // metadataOf lists the metadata of objects, without their managed fields.

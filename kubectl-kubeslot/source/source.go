@@ -279,6 +279,8 @@ func explain(resource string, err error) error {
 		return nil
 	case apierrors.IsNotFound(err):
 		return NotInstalledError(resource)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("list %s: %w; the ClusterRole view gives the permission", resource, err)
 	}
 	return fmt.Errorf("list %s: %w", resource, err)
 }

@@ -14,18 +14,45 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
+// Counts are how many slots are in use. Those beyond a capacity that was lowered are among none of them, as in
+// status.slots of a Configuration.
+type Counts struct {
+	Slots int `json:"slots"`
+	Free  int `json:"free"`
+	// Assigned are those that the scheduler gave to pods, and that no node has claimed for a container.
+	Assigned int `json:"assigned"`
+	// Held are those that nodes have claimed: Slots is the sum of the three.
+	Held int `json:"held"`
+}
+
+// add counts the slots.
+func (c *Counts) add(slots []Slot) {
+	for i := range slots {
+		if slots[i].BeyondCapacity {
+			continue
+		}
+		c.Slots++
+		switch slots[i].State {
+		case Free:
+			c.Free++
+		case Held:
+			c.Held++
+		default:
+			c.Assigned++
+		}
+	}
+}
+
 // Configuration is a row of what there is of a Configuration.
 type Configuration struct {
-	Namespace string   `json:"namespace"`
-	Name      string   `json:"name"`
-	Handler   string   `json:"handler"`
-	Instances int      `json:"instances"`
-	Slots     int      `json:"slots"`
-	Free      int      `json:"free"`
-	Held      int      `json:"held"`
-	Waiting   int      `json:"waiting"` // pods
-	Nodes     int      `json:"nodes"`
-	Problems  []string `json:"problems,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Handler   string `json:"handler"`
+	Instances int    `json:"instances"`
+	Counts
+	Waiting  int      `json:"waiting"` // pods
+	Nodes    int      `json:"nodes"`
+	Problems []string `json:"problems,omitempty"`
 	// Ready, Instances and Nodes are what the status says, as kubectl get shows it; until the controller has
 	// seen the last change of the Configuration, whether devices are found and nothing is wrong.
 	Ready  bool              `json:"ready"`
@@ -44,14 +71,10 @@ func (v *View) Configurations() []Configuration {
 			nodes, beyond := map[string]bool{}, 0
 			for _, in := range v.of[c.Name] {
 				row.Instances++
-				for _, s := range v.slotsOf(in) {
-					row.Slots++
-					if s.State == Free {
-						row.Free++
-					} else {
-						row.Held++
-					}
-					if s.BeyondCapacity {
+				slots := v.slotsOf(in)
+				row.add(slots)
+				for i := range slots {
+					if slots[i].BeyondCapacity {
 						beyond++
 					}
 				}
@@ -214,20 +237,18 @@ func (v *View) configurationOf(resource string) string {
 
 // Instance is a row of one device.
 type Instance struct {
-	Namespace     string            `json:"namespace"`
-	Name          string            `json:"name"`
-	Configuration string            `json:"configuration"`
-	Device        string            `json:"device,omitempty"` // the handler's id of it
-	Shared        bool              `json:"shared"`
-	Nodes         []string          `json:"nodes"`
-	Lost          []string          `json:"lost,omitempty"` // nodes whose handler does not answer
-	Capacity      int               `json:"capacity"`
-	Slots         int               `json:"slots"` // with those beyond the capacity that somebody has
-	Free          int               `json:"free"`
-	Held          int               `json:"held"`
-	Properties    map[string]string `json:"properties,omitempty"`
-	Problems      []string          `json:"problems,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
+	Namespace     string   `json:"namespace"`
+	Name          string   `json:"name"`
+	Configuration string   `json:"configuration"`
+	Device        string   `json:"device,omitempty"` // the handler's id of it
+	Shared        bool     `json:"shared"`
+	Nodes         []string `json:"nodes"`
+	Lost          []string `json:"lost,omitempty"` // nodes whose handler does not answer
+	Capacity      int      `json:"capacity"`
+	Counts
+	Properties map[string]string `json:"properties,omitempty"`
+	Problems   []string          `json:"problems,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
 }
 
 // Instances returns a row for each Instance, by Configuration and name.
@@ -237,14 +258,7 @@ func (v *View) Instances() []Instance {
 		for _, in := range v.of[name] {
 			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: v.deviceID(in), Shared: in.Spec.Shared,
 				Nodes: v.nodes(in), Lost: v.lost(in), Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems, Labels: in.Labels}
-			for _, s := range v.slotsOf(in) {
-				row.Slots++
-				if s.State == Free {
-					row.Free++
-				} else {
-					row.Held++
-				}
-			}
+			row.add(v.slotsOf(in))
 			rows = append(rows, row)
 		}
 	}

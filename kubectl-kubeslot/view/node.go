@@ -32,7 +32,7 @@ type Node struct {
 type Advertised struct {
 	Resource string `json:"resource"` // akri.sh/...
 	// Reached are the slots of the Instances that the node reaches, Free those of them
-	// that nobody has; Held are those that its own pods have.
+	// that nobody has; Held are those that it has claimed itself.
 	Reached int `json:"reached"`
 	Free    int `json:"free"`
 	Held    int `json:"held"`
@@ -103,7 +103,9 @@ func (v *View) Node(name string) (Node, bool) {
 	for _, s := range v.Slots() {
 		if s.Node == name {
 			n.Slots = append(n.Slots, s)
-			row(s.Configuration).Held++
+			if r := row(s.Configuration); s.State == Held {
+				r.Held++
+			}
 		}
 	}
 	for _, of := range slices.Sorted(maps.Keys(rows)) {

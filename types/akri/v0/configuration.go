@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether devices are found, and nothing is wrong"
 // +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`,description="Devices that are there"
 // +kubebuilder:printcolumn:name="Slots",type=integer,JSONPath=`.status.slots.total`,description="Slots of all Instances"
-// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that pods use"
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that nodes have claimed"
 // +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0].reason`,description="The first of what is wrong"
 // +kubebuilder:printcolumn:name="Brokers",type=integer,JSONPath=`.status.brokers.ready`,description="Brokers that are ready",priority=1
 // +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.spec.capacity`,description="Slots of each Instance",priority=1

@@ -59,7 +59,7 @@ type ConfigurationStatus struct {
 type SlotCount struct {
 	// total is how many there are.
 	Total int32 `json:"total"`
-	// held is how many of them pods use.
+	// held is how many of them nodes have claimed.
 	Held int32 `json:"held"`
 }
 
