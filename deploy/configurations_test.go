@@ -68,7 +68,8 @@ func TestWhoChangesAHandlerIsToldWhatToDo(t *testing.T) {
 func TestMaxUnavailableOfBrokers(t *testing.T) {
 	of := configurationSpec(t).Properties["brokerUpdate"]
 	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&of, &internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&of, &internal,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	schema, err := structuralschema.NewStructural(&internal)
@@ -82,12 +83,14 @@ func TestMaxUnavailableOfBrokers(t *testing.T) {
 		"0": false, "5": false, "0%": false, "05%": false, "101%": false, "-1%": false, "abc": false, "": false,
 	} {
 		object := map[string]any{"maxUnavailable": value}
-		errs, _ := validator.Validate(t.Context(), field.NewPath("spec", "brokerUpdate"), schema, object, nil, celconfig.RuntimeCELCostBudget)
+		errs, _ := validator.Validate(t.Context(), field.NewPath("spec", "brokerUpdate"), schema, object, nil,
+			celconfig.RuntimeCELCostBudget)
 		if (len(errs) == 0) != valid {
 			t.Errorf("%v: %v", value, errs)
 		}
 		for _, err := range errs {
-			if text := err.Error(); !strings.Contains(text, "spec.brokerUpdate.maxUnavailable") || !strings.Contains(text, "such as 10%; to replace no broker set paused: true") {
+			if text := err.Error(); !strings.Contains(text, "spec.brokerUpdate.maxUnavailable") ||
+				!strings.Contains(text, "such as 10%; to replace no broker set paused: true") {
 				t.Errorf("%v: %v", value, err)
 			}
 		}

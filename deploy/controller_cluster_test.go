@@ -53,7 +53,8 @@ func TestTheControllersCredentialIsForBrokers(t *testing.T) {
 		want   string
 	}{
 		"a broker": {func(*corev1.Pod) {}, ""},
-		"no label": {func(p *corev1.Pod) { delete(p.Labels, naming.Controller) }, "its labels must be controller=akri.sh"},
+		"no label": {func(p *corev1.Pod) { delete(p.Labels, naming.Controller) },
+			"its labels must be controller=akri.sh"},
 		"a second owner": {func(p *corev1.Pod) { p.OwnerReferences = append(p.OwnerReferences, r.node(nodeA)) },
 			"creates it with that owner alone"},
 		"bound by itself":  {func(p *corev1.Pod) { p.Spec.NodeName = nodeA }, "spec.nodeName must be empty"},

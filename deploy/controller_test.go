@@ -63,7 +63,8 @@ func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
 			ofOwner("Configuration", "cam", "akri.sh/configuration: usb"), "", unlabelled},
 		"bound by the controller": {"Pod", running, "", bound},
 
-		"to adopt Akri's":                    {"Pod", with("{namespace", "{annotations: {a: b}, namespace"), broker, ""},
+		"to adopt Akri's": {"Pod", with("{namespace", "{annotations: {a: b}, namespace"), broker,
+			""},
 		"to change one that runs":            {"Pod", running, running, ""},
 		"to change one that others own too":  {"Pod", ofTwo, ofTwo, ""},
 		"to give back labels that were lost": {"Service", broker, unlabelledBroker, ""},

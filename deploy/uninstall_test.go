@@ -19,9 +19,10 @@ func TestUninstallDeletesTheKubecrisLeasesAlone(t *testing.T) {
 		by        *user.DefaultInfo
 		old, want string
 	}{
-		"a kubecri's":                     {job, lease("kube-node-lease", "kubecri.a", "holderIdentity: a"), ""},
-		"a kubelet's":                     {job, kubelets, refused},
-		"a kubelet's of node kubecri.a":   {job, lease("kube-node-lease", "kubecri.a", "holderIdentity: kubecri.a"), refused},
+		"a kubecri's": {job, lease("kube-node-lease", "kubecri.a", "holderIdentity: a"), ""},
+		"a kubelet's": {job, kubelets, refused},
+		"a kubelet's of node kubecri.a": {job, lease("kube-node-lease", "kubecri.a", "holderIdentity: kubecri.a"),
+			refused},
 		"of nobody":                       {job, lease("kube-node-lease", "a", ""), refused},
 		"of an election, as RBAC says":    {job, lease("kube-system", "kubeslot-controller", "holderIdentity: x"), ""},
 		"a kubelet's, by somebody else":   {&user.DefaultInfo{Name: "admin"}, kubelets, ""},

@@ -81,7 +81,8 @@ func brokerPod(node, state string, changes ...func(*corev1.Pod)) func(*facts) *c
 	return func(f *facts) *corev1.Pod {
 		name := naming.Pod(instanceName, node, true)
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + node), CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)),
-			Labels: naming.PodLabels("cam", instanceName, node, name), Annotations: map[string]string{}, OwnerReferences: []metav1.OwnerReference{naming.OwnedBy(instanceKind, f.instance)}}}
+			Labels: naming.PodLabels("cam", instanceName, node, name), Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{naming.OwnedBy(instanceKind, f.instance)}}}
 		if f.spec != nil && f.spec.pod != nil {
 			p.Annotations[naming.SpecHash] = f.spec.hash
 			if h := f.propertiesHash(); h != "" {

@@ -142,7 +142,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	after, err := r.do(ctx, f, &pods, &job)
 	r.remember(key, instance.UID, pods.memory)
-	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated, updated: pods.updated,
+	found := result{desired: pods.desired + job.desired, ready: pods.ready + job.ready, outdated: pods.outdated,
+		updated:  pods.updated,
 		withheld: pods.withheld + job.withheld,
 		expected: pods.desired > pods.withheld || job.expected, notReady: pods.notReady}
 	for _, problem := range []*Problem{pods.problem, job.problem} {

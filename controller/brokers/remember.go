@@ -30,7 +30,8 @@ func IndexJobs(ctx context.Context, in client.FieldIndexer) error {
 }
 
 func index(ctx context.Context, in client.FieldIndexer, object client.Object) error {
-	for field, label := range map[string]string{InstanceIndex: naming.Instance, ConfigurationIndex: naming.Configuration} {
+	for field, label := range map[string]string{InstanceIndex: naming.Instance,
+		ConfigurationIndex: naming.Configuration} {
 		if err := in.IndexField(ctx, object, field, ByLabel(label)); err != nil {
 			return fmt.Errorf("index %T by label %s: %w", object, label, err)
 		}

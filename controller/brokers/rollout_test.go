@@ -264,7 +264,8 @@ func TestStepsOfBrokers(t *testing.T) {
 		"is made":               {pods{ready("b")}, 0, "a:starting b:done"},
 		"is refused":            {pods{ready("b")}, 3, "a:late b:done after 4s"},
 		"removed at once":       {pods{brokerPod("a", "Starting", former), ready("b")}, 0, "b:done"},
-		"its node is not Ready": {pods{brokerPod("c", "Ready", former, going), ready("a"), ready("b")}, 0, "a:done b:done"},
+		"its node is not Ready": {pods{brokerPod("c", "Ready", former, going), ready("a"), ready("b")}, 0,
+			"a:done b:done"},
 		"surplus, and being made": {pods{brokerPod("a", "Ready", going), ready("b"), ready("d")}, 0,
 			"a:starting b:done d:done"},
 	} {

@@ -24,7 +24,8 @@ func said(f *facts, p *corev1.Pod) []any {
 func TestTrimmedBrokersSayTheSame(t *testing.T) {
 	at := func(second int64) metav1.Time { return metav1.NewTime(time.Unix(1e9+second, 0)) }
 	start := at(1)
-	exit := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "m",
+	exit := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error",
+		Message:     "m",
 		ContainerID: "i", StartedAt: at(2), FinishedAt: at(5)}}
 	waits := func(reason string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "m"}}
@@ -57,10 +58,12 @@ func TestTrimmedBrokersSayTheSame(t *testing.T) {
 		for _, node := range []string{"", "a"} {
 			spec := corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}}
 			whole := &corev1.Pod{Spec: spec, Status: status}
-			whole.ObjectMeta = metav1.ObjectMeta{Name: "p", UID: "u", CreationTimestamp: at(0), DeletionTimestamp: &start,
-				Labels:          naming.PodLabels("cam", instanceName, "a", "p"),
-				OwnerReferences: []metav1.OwnerReference{naming.OwnedBy(instanceKind, theInstance())},
-				Annotations:     map[string]string{naming.SpecHash: "h", naming.PropertiesHash: "p", naming.Failures: "2"}}
+			whole.ObjectMeta = metav1.ObjectMeta{Name: "p", UID: "u", CreationTimestamp: at(0),
+				DeletionTimestamp: &start,
+				Labels:            naming.PodLabels("cam", instanceName, "a", "p"),
+				OwnerReferences:   []metav1.OwnerReference{naming.OwnedBy(instanceKind, theInstance())},
+				Annotations: map[string]string{naming.SpecHash: "h", naming.PropertiesHash: "p",
+					naming.Failures: "2"}}
 			kept, err := watch.TrimMade(whole.DeepCopy())
 			if err != nil {
 				t.Fatal(err)

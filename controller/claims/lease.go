@@ -36,7 +36,8 @@ func (r *Reconciler) silence(ctx context.Context, node string, promised time.Dur
 	r.mu.Unlock()
 	now := r.Clock.Now()
 	if !known || now.Sub(last.read) >= leaseInterval || now.Sub(last.changed) >= promised {
-		lease, err := watch.Get(ctx, r.Live, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: v1alpha1.NodeLease(node)}, &coordinationv1.Lease{})
+		lease, err := watch.Get(ctx, r.Live, types.NamespacedName{Namespace: corev1.NamespaceNodeLease,
+			Name: v1alpha1.NodeLease(node)}, &coordinationv1.Lease{})
 		if err != nil {
 			return nil, fmt.Errorf("read the Lease of kubecri on node %s: %w", node, err)
 		}

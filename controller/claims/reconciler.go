@@ -166,14 +166,16 @@ func (r *Reconciler) judgeCount(claim *v1alpha1.SlotClaim) facts {
 // delete the claim, and whether it waits for its node.
 func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) (suspicious, waits bool, err error) {
 	f := r.judgeCount(claim)
-	if f.node, err = watch.Get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
+	if f.node, err = watch.Get(ctx, r.Client, types.NamespacedName{Name: claim.Spec.NodeName},
+		&corev1.Node{}); err != nil {
 		return false, false, err
 	}
 	podExists, podGoing := true, false
 	if p := claim.Spec.Pod; p != nil {
 		pod := &metav1.PartialObjectMetadata{}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		if pod, err = watch.Get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, pod); err != nil {
+		if pod, err = watch.Get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
+			pod); err != nil {
 			return false, false, err
 		}
 		podExists = pod != nil && pod.UID == p.UID
@@ -188,11 +190,13 @@ func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) 
 func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (facts, error) {
 	f := r.judgeCount(claim)
 	var err error
-	if f.node, err = watch.Get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName}, &corev1.Node{}); err != nil {
+	if f.node, err = watch.Get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName},
+		&corev1.Node{}); err != nil {
 		return facts{}, err
 	}
 	if p := claim.Spec.Pod; p != nil {
-		if f.pod, err = watch.Get(ctx, r.Live, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, &corev1.Pod{}); err != nil {
+		if f.pod, err = watch.Get(ctx, r.Live, types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
+			&corev1.Pod{}); err != nil {
 			return facts{}, err
 		}
 		if f.pod != nil && f.pod.UID != p.UID {

@@ -72,7 +72,8 @@ func TestStatus(t *testing.T) {
 		"brokers are disabled": {broker: true, service: true, disabled: Disabled{Brokers: true, Services: true},
 			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
 			conditions: []string{
-				"Ready=False BrokersDisabled: the controller runs no brokers: enable them", "Discovering=True HandlerWorks",
+				"Ready=False BrokersDisabled: the controller runs no brokers: enable them",
+				"Discovering=True HandlerWorks",
 				"BrokersReady=False BrokersDisabled: the controller runs no brokers",
 			},
 			problems: []problem{{Reason: "BrokersDisabled", Message: noBrokers}}},
@@ -80,7 +81,8 @@ func TestStatus(t *testing.T) {
 			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
 			sum:     brokers.Sum{Instances: 1, Desired: 1, Ready: 1},
 			conditions: []string{
-				"Ready=False ServicesDisabled: the controller makes no Services: enable them", "Discovering=True HandlerWorks",
+				"Ready=False ServicesDisabled: the controller makes no Services: enable them",
+				"Discovering=True HandlerWorks",
 				"BrokersReady=True AllReady",
 			},
 			problems: []problem{{Reason: "ServicesDisabled", Message: noServices}}},
@@ -123,11 +125,13 @@ func TestStatus(t *testing.T) {
 			conditions: []string{"Ready=Unknown NothingReported", "Discovering=Unknown", "BrokersReady=Unknown NothingToRun"}},
 		"brokers roll out": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Outdated: 1},
 			conditions: []string{"Ready=False RollingOut", "Discovering=True", "BrokersReady=False RollingOut: 2 of 2 brokers are ready; 1 are of an earlier spec"}},
-		"a roll-out is paused": {broker: true, paused: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
-			sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 1, Outdated: 1},
+		"a roll-out is paused": {broker: true, paused: true,
+			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			sum:     brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 1, Outdated: 1},
 			conditions: []string{"Ready=False RolloutPaused", "Discovering=True",
 				"BrokersReady=False RolloutPaused: 2 of 2 brokers are ready; 1 are of an earlier spec, and stay"}},
-		"paused, and nothing to roll out": {broker: true, paused: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+		"paused, and nothing to roll out": {broker: true, paused: true,
+			summary:    inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
 			sum:        brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 2},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True AllReady"}},
 		"brokers start": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 1},
@@ -209,7 +213,8 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range 40 {
 		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
 	}
-	st := status(configuration(false), Disabled{}, "", inventory.Summary{Owner: configuration(false), Problems: many}, limits.Sum{}, brokers.Sum{}, start)
+	st := status(configuration(false), Disabled{}, "", inventory.Summary{Owner: configuration(false), Problems: many},
+		limits.Sum{}, brokers.Sum{}, start)
 	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
 		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
 	}
@@ -223,12 +228,15 @@ func TestTransitionTimes(t *testing.T) {
 	c := configuration(false)
 	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
 	c.Status = status(c, Disabled{}, "", found, limits.Sum{}, brokers.Sum{}, start)
-	later := status(c, Disabled{}, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, limits.Sum{}, brokers.Sum{}, start.Add(time.Minute))
+	later := status(c, Disabled{}, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, limits.Sum{}, brokers.Sum{},
+		start.Add(time.Minute))
 	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
 		t.Errorf("still true: %+v", later.Conditions[0])
 	}
 	c.Status = later
-	if failed := status(c, Disabled{}, "", inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{}, start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) || later.Conditions[0].Status != metav1.ConditionTrue {
+	if failed := status(c, Disabled{}, "", inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{},
+		start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) ||
+		later.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
 	}
 }

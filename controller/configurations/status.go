@@ -63,7 +63,8 @@ func status(
 	}
 	conditions := []metav1.Condition{readyCondition(c, s, st.Problems), discoveringCondition(c, s)}
 	if c.Spec.HasBroker() {
-		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready), Updated: int32(sum.Updated)}
+		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready),
+			Updated: int32(sum.Updated)}
 		brokers := brokersCondition(c, s, sum)
 		if disabled.Brokers {
 			brokers.Status, brokers.Reason, brokers.Message = metav1.ConditionFalse, brokersDisabled, noBrokers
@@ -211,7 +212,8 @@ func brokerProblem(sum brokers.Sum) string {
 
 // problems lists what is wrong. Nodes that have the same problem are one entry.
 func problems(
-	c *akriv0.Configuration, disabled Disabled, invalid string, s inventory.Summary, instances limits.Sum, sum brokers.Sum,
+	c *akriv0.Configuration, disabled Disabled, invalid string, s inventory.Summary, instances limits.Sum,
+	sum brokers.Sum,
 ) []akriv0.ConfigurationProblem {
 	all := disabled.problems(c)
 	if invalid != "" {
@@ -236,7 +238,8 @@ func problems(
 	if sum.Problem != nil && c.Spec.HasBroker() {
 		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})
 	}
-	if c.Spec.HasBroker() && sum.Problem == nil && sum.NotReady.Failing { // one that only starts, or waits for a node, is no problem
+	if c.Spec.HasBroker() && sum.Problem == nil &&
+		sum.NotReady.Failing { // one that only starts, or waits for a node, is no problem
 		if condition := brokersCondition(c, s, sum); condition.Status == metav1.ConditionFalse {
 			all = append(all, akriv0.ConfigurationProblem{Reason: notReady, Message: condition.Message})
 		}

@@ -82,13 +82,15 @@ func TestHeldBeyond(t *testing.T) {
 		held      int
 		instances []string
 	}{
-		{"default", 4, 0, nil}, {"default", 3, 1, []string{a.Instance()}}, {"default", 2, 3, both}, {"default", 1, 3, both},
+		{"default", 4, 0, nil}, {"default", 3, 1, []string{a.Instance()}}, {"default", 2, 3, both},
+		{"default", 1, 3, both},
 		{"other", 1, 0, nil},
 	} {
 		of := types.NamespacedName{Namespace: tc.namespace, Name: "cam"}
 		held, instances := v.HeldBeyond(of, tc.capacity)
 		if held != tc.held || !slices.Equal(instances, tc.instances) {
-			t.Errorf("%s, capacity %d: %d held of %q, want %d of %q", of, tc.capacity, held, instances, tc.held, tc.instances)
+			t.Errorf("%s, capacity %d: %d held of %q, want %d of %q", of, tc.capacity, held, instances, tc.held,
+				tc.instances)
 		}
 	}
 }

@@ -74,7 +74,8 @@ func TestHash(t *testing.T) {
 // An owner is the controller of what is made for it, and its deletion need not wait.
 func TestOwnedBy(t *testing.T) {
 	controller := true
-	want := metav1.OwnerReference{APIVersion: "akri.sh/v0", Kind: "Instance", Name: "cam-8120fe", UID: "u", Controller: &controller}
+	want := metav1.OwnerReference{APIVersion: "akri.sh/v0", Kind: "Instance", Name: "cam-8120fe", UID: "u",
+		Controller: &controller}
 	if d := cmp.Diff(want, OwnedBy("Instance", &metav1.ObjectMeta{Name: "cam-8120fe", UID: "u"})); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}

@@ -27,7 +27,8 @@ func OfConfigurations(c Config) *Reconciler {
 }
 
 func newReconciler(c Config, find finder) *Reconciler {
-	return &Reconciler{Config: c, find: find, told: map[types.NamespacedName]string{}, looked: map[types.NamespacedName]time.Time{}}
+	return &Reconciler{Config: c, find: find, told: map[types.NamespacedName]string{},
+		looked: map[types.NamespacedName]time.Time{}}
 }
 
 // Index has the cache find Services by their labels.
@@ -73,7 +74,8 @@ func findConfiguration(ctx context.Context, c *Config, key types.NamespacedName)
 		field: "spec.configurationServiceSpec", raw: wanted(configuration, configuration.Spec.ConfigurationServiceSpec),
 		expected: func() bool {
 			sum := c.Brokers.Sum(key)
-			return sum.Expected > 0 || sum.Instances < c.Inventory.Summary(key).Instances // some have not been looked at
+			return sum.Expected > 0 ||
+				sum.Instances < c.Inventory.Summary(key).Instances // some have not been looked at
 		},
 	}, nil
 }
@@ -89,7 +91,8 @@ func wanted(c *akriv0.Configuration, raw *runtime.RawExtension) *runtime.RawExte
 // services lists the Services with the owner's label.
 func (o *owner) services(ctx context.Context, c *Config, key types.NamespacedName) ([]*corev1.Service, error) {
 	var list corev1.ServiceList
-	if err := c.Made.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{o.index: key.Name}); err != nil {
+	if err := c.Made.List(ctx, &list, client.InNamespace(key.Namespace),
+		client.MatchingFields{o.index: key.Name}); err != nil {
 		return nil, err
 	}
 	return pointers(list.Items), nil

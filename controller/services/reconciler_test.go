@@ -103,14 +103,16 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 }
 
 func (r *rig) restart() {
-	c := Config{Client: r.api, Made: r.api, Live: r.api, Inventory: r.inv, Brokers: r.brokers, Recorder: r.events, Clock: r.clock}
+	c := Config{Client: r.api, Made: r.api, Live: r.api, Inventory: r.inv, Brokers: r.brokers, Recorder: r.events,
+		Clock: r.clock}
 	r.ofInstance, r.ofAll = OfInstances(c), OfConfigurations(c)
 }
 
 // reconcile reconciles a Service when it may be looked at again.
 func (r *rig) reconcile(of *Reconciler, name string) (reconcile.Result, error) {
 	r.clock.SetTime(r.clock.Now().Add(lookInterval))
-	return of.Reconcile(r.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
+	return of.Reconcile(r.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default",
+		Name: name}})
 }
 
 // settle reconciles both Services until there is nothing left to write.

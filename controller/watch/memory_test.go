@@ -88,8 +88,9 @@ func (c *benchCluster) addNode(n int) {
 		s.Spec.Devices = append(s.Spec.Devices, device)
 		owner := naming.OwnedBy("Configuration", &metav1.ObjectMeta{Name: "cameras", UID: uid("cameras")})
 		i := &akriv0.Instance{ObjectMeta: stored("default", device.Instance(), owner)}
-		i.Spec = akriv0.InstanceSpec{ConfigurationName: "cameras", CDIName: "akri.sh/cameras=" + device.Hash, Capacity: 1,
-			Nodes: []string{node(n)}, BrokerProperties: device.Properties,
+		i.Spec = akriv0.InstanceSpec{ConfigurationName: "cameras", CDIName: "akri.sh/cameras=" + device.Hash,
+			Capacity: 1,
+			Nodes:    []string{node(n)}, BrokerProperties: device.Properties,
 			DeviceUsage: map[string]string{device.Instance() + "-0": "C:" + string(uid(device.ID)) + ":" + node(n)}}
 		c.keep("instances", received(c.B, i, &akriv0.Instance{}, cache.TransformStripManagedFields()))
 	}
@@ -167,6 +168,7 @@ func deviceOf(n, d int) v1alpha1.Device {
 	for i := range 6 {
 		properties[fmt.Sprint("UDEV_PROPERTY_", i)] = fmt.Sprintf("Some value of a camera's property, %d", i)
 	}
-	return v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cameras"}, ID: id,
+	return v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cameras"},
+		ID:   id,
 		Hash: slot.InstanceHash(id, false, node(n), slot.ShortHash), Properties: properties}
 }

@@ -40,7 +40,8 @@ func Components() []Component {
 		{Name: "kubecri", Package: "./kubecri/cmd/kubecri", Title: "Node agent that discovers devices and puts them into containers",
 			Plugins: []string{"./plugins/nvidiagpu/device"}, PluginFolder: "/usr/local/KubeExt/devices"},
 		{Name: "controller", Package: "./controller/cmd/controller", User: nobody, Title: "Instances, brokers and services of Kubeslot"},
-		{Name: "kubeslot-ui", Package: "./kubectl-kubeslot/cmd/kubeslot-ui", User: nobody, Title: "Page of devices and slots, for users with a token"},
+		{Name: "kubeslot-ui", Package: "./kubectl-kubeslot/cmd/kubeslot-ui", User: nobody,
+			Title: "Page of devices and slots, for users with a token"},
 		{Name: "chart-hooks", Package: "./deploy/helm/cmd/chart-hooks", User: nobody, Title: "What the Helm chart runs for helm test and helm uninstall", ImageOnly: true},
 	}
 	for _, handler := range []string{"debug-echo", "mdns", "onvif", "opcua", "udev", "usb"} {

@@ -104,7 +104,8 @@ func (s *Shortfall) String() string {
 	name := assignment.ResourcePrefix + s.Resource
 	switch s.Reason {
 	case Unknown:
-		text := fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name, s.Resource)
+		text := fmt.Sprintf("container %q requests %s, but there is no Configuration or Instance %q", s.Container, name,
+			s.Resource)
 		if s.Meant != "" {
 			text += fmt.Sprintf("; did you mean %q?", s.Meant)
 		}

@@ -105,7 +105,8 @@ func chartReadme(t *tree, p *page) error {
 		"Gives Kubernetes pods devices by the slot: cameras, servers, GPUs and what is plugged into nodes. The chart "+
 			"replaces nothing that the cluster has.",
 		"[Getting started]("+docs+"getting-started.md) installs it and tries it, [install with Helm]("+docs+
-			"helm.md) says what to set first, [platforms]("+docs+"platforms.md) what GKE, OpenShift and others need, and "+
+			"helm.md) says what to set first, [platforms]("+docs+"platforms.md) what GKE, OpenShift and others need, "+
+			"and "+
 			"`platforms/` has values for each. A value that is not below, or of another type, is refused.",
 	)
 	tables = strings.NewReplacer("](../", "]("+docs, "](flags.md", "]("+docs+"reference/flags.md").Replace(tables)

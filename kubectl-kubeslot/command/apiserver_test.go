@@ -123,7 +123,8 @@ func (c *collection) page(r *http.Request, namespace string) (items []runtime.Ob
 		} else if !byField.Empty() {
 			continue // events, of which there are none
 		}
-		if namespace != "" && m.GetNamespace() != namespace || !byField.Matches(set) || !byLabel.Matches(labels.Set(m.GetLabels())) {
+		if namespace != "" && m.GetNamespace() != namespace || !byField.Matches(set) ||
+			!byLabel.Matches(labels.Set(m.GetLabels())) {
 			continue
 		}
 		if limit > 0 && len(items) == limit {

@@ -32,7 +32,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func newOptions(streams genericiooptions.IOStreams) *options {
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience, completeTime: completeTime}
+	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: time.Now, patience: patience,
+		completeTime: completeTime}
 	o.terminal, o.width = o.isTerminal, o.terminalWidth
 	return o
 }

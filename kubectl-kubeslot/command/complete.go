@@ -23,7 +23,8 @@ const completeTime = 3 * time.Second
 // nothing, as in kubectl.
 func (o *options) complete(resources ...schema.GroupVersionResource) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-		names := slices.DeleteFunc(o.names(cmd.Context(), resources...), func(name string) bool { return slices.Contains(args, name) })
+		names := slices.DeleteFunc(o.names(cmd.Context(), resources...),
+			func(name string) bool { return slices.Contains(args, name) })
 		return begins(names, begin), cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -17,7 +17,8 @@ import (
 
 func (o *options) node() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "node NODE...", Aliases: []string{"nodes", "no"}, Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
+		Use: "node NODE...", Aliases: []string{"nodes", "no"},
+		Short: "A node: the devices that it reaches and advertises, and the slots of its pods",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the nodes: `kubectl get nodes` lists them")
@@ -36,7 +37,8 @@ func (o *options) node() *cobra.Command {
 		for _, name := range args {
 			node, found := v.Node(name)
 			if !found {
-				return fmt.Errorf("there is no node %s that you can see%s", name, o.meant(cmd.Context(), name, source.Nodes))
+				return fmt.Errorf("there is no node %s that you can see%s", name,
+					o.meant(cmd.Context(), name, source.Nodes))
 			}
 			nodes = append(nodes, node)
 		}

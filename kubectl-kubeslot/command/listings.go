@@ -15,7 +15,8 @@ import (
 
 func (o *options) list() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list [CONFIGURATION...]", Aliases: []string{"configurations", "configuration", "configs", "config", "akric"},
+		Use: "list [CONFIGURATION...]", Aliases: []string{"configurations", "configuration", "configs", "config",
+			"akric"},
 		Short: "Configurations: their devices, slots, and pods that wait",
 	}
 	s := o.selection(cmd, "Configuration")
@@ -26,8 +27,9 @@ func (o *options) list() *cobra.Command {
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Configuration]{
-			kind: "Configuration", wanted: source.Wanted{NoNodes: true}, columns: configurationColumns(s.all), none: s.none("Configuration", len(args) > 0),
-			key: func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
+			kind: "Configuration", wanted: source.Wanted{NoNodes: true}, columns: configurationColumns(s.all),
+			none: s.none("Configuration", len(args) > 0),
+			key:  func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
 			rows: func(v *view.View) []view.Configuration {
 				return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
 					known := c.Namespace != "" // not of one that was deleted, and of which claims alone are left
@@ -42,8 +44,9 @@ func (o *options) list() *cobra.Command {
 
 func (o *options) instances() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "instances [CONFIGURATION|INSTANCE|DEVICE...]", Aliases: []string{"instance", "devices", "device", "akrii"},
-		Short: "Instances: each device, who reaches it, its free slots",
+		Use:     "instances [CONFIGURATION|INSTANCE|DEVICE...]",
+		Aliases: []string{"instance", "devices", "device", "akrii"},
+		Short:   "Instances: each device, who reaches it, its free slots",
 	}
 	s := o.selection(cmd, "Instance")
 	cmd.ValidArgsFunction = o.complete(source.Configurations, source.Instances)
@@ -103,7 +106,8 @@ func (o *options) slots() *cobra.Command {
 
 func (o *options) pod() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pod [POD...]", Aliases: []string{"pods", "po"}, Short: "A pod: the devices that it has, or why it waits for them; without a name, all such pods",
+		Use: "pod [POD...]", Aliases: []string{"pods", "po"},
+		Short: "A pod: the devices that it has, or why it waits for them; without a name, all such pods",
 		Long: `pod says which slots a pod has or, of one that does not run, each condition that is
 not met, who holds what it waits for, and what would let it run. Without a name
 it lists the pods that ask for devices, with the same reasons, and workloads whose
@@ -124,7 +128,8 @@ pods are refused.`,
 			return err
 		}
 		return show(cmd.Context(), s, listing[view.Pod]{
-			kind: "Pod", wanted: source.Wanted{AllPods: s.all, Of: namespace}, refused: true, columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
+			kind: "Pod", wanted: source.Wanted{AllPods: s.all, Of: namespace}, refused: true,
+			columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
 			key: func(p *view.Pod) string { return p.Namespace + "/" + p.Name },
 			rows: func(v *view.View) []view.Pod {
 				return slices.DeleteFunc(v.Pods(), func(p view.Pod) bool { return !shows(p.Namespace, p.Labels) })

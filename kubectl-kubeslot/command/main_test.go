@@ -46,7 +46,8 @@ func TestVerbosity(t *testing.T) {
 	for flag, shown := range map[string]bool{"-v=6": true, "--v=6": true, "-v=0": false} {
 		os.Args = []string{"kubectl-kubeslot", "--server", server.URL, "list", flag}
 		var out, errOut bytes.Buffer
-		if code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut}); code != 1 || out.Len() > 0 {
+		if code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut}); code != 1 ||
+			out.Len() > 0 {
 			t.Errorf("%s: it exits with %d and prints %q", flag, code, &out)
 		}
 		logged := regexp.MustCompile(`(?m)verb="GET" url="` + regexp.QuoteMeta(server.URL) + `/apis/akri.sh/v0/configurations\?\S+" status="404`)
@@ -64,7 +65,8 @@ func TestUnreachable(t *testing.T) {
 	address := server.Listener.Addr().String()
 	server.Close()
 	os.Args = []string{"kubectl-kubeslot", "list", "--server", "http://" + address}
-	want := "error: The connection to the server " + address + " was refused - did you specify the right host or port?\n"
+	want := "error: The connection to the server " + address +
+		" was refused - did you specify the right host or port?\n"
 	var out, errOut bytes.Buffer
 	code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut})
 	if code != 1 || out.Len() > 0 || errOut.String() != want {

@@ -37,7 +37,7 @@ const (
 // docs/performance.md.
 func TestRequestsAtSize(t *testing.T) {
 	if testing.Short() {
-		t.Skip("lists 50,000 pods")
+		t.Skip("lists 50,000 pods: run `make test-all`")
 	}
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	server := newAPIServer(t, largeCluster(t))
@@ -69,7 +69,8 @@ func TestRequestsAtSize(t *testing.T) {
 		root.SetArgs(append([]string{"--server", server.URL}, strings.Fields(tc.line)...))
 		began := time.Now()
 		ran, err := root.ExecuteContextC(t.Context())
-		t.Logf("%-32s %4d requests, %8.3f MB, %v", tc.line, server.requests.Load(), float64(server.bytes.Load())/MB, time.Since(began).Round(time.Millisecond))
+		t.Logf("%-32s %4d requests, %8.3f MB, %v", tc.line, server.requests.Load(), float64(server.bytes.Load())/MB,
+			time.Since(began).Round(time.Millisecond))
 		if code := o.exitCode(t.Context(), ran.Name(), err); code != 0 || !strings.Contains(out.String(), tc.shown) {
 			t.Errorf("%s: it exits with %d, and does not show %q:\n%.500s\n%s", tc.line, code, tc.shown, out, errOut)
 		}
@@ -82,7 +83,7 @@ func TestRequestsAtSize(t *testing.T) {
 // What is not read would not change what is shown.
 func TestReadsAgreeAtSize(t *testing.T) {
 	if testing.Short() {
-		t.Skip("lists 50,000 pods")
+		t.Skip("lists 50,000 pods: run `make test-all`")
 	}
 	server := newAPIServer(t, largeCluster(t))
 	from, err := source.New(&rest.Config{Host: server.URL}, "default")
@@ -135,12 +136,15 @@ func largeCluster(t testing.TB) map[string]collection {
 		if i >= cameras {
 			continue
 		}
-		device := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "/dev/video-" + node}
+		device := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
+			ID: "/dev/video-" + node}
 		device.Hash = slot.InstanceHash(device.ID, false, node, 6)
 		instance := device.Instance()
-		instances = append(instances, akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: instance, UID: types.UID("uid-" + instance), CreationTimestamp: began},
+		instances = append(instances, akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+			Name: instance, UID: types.UID("uid-" + instance), CreationTimestamp: began},
 			Spec: akriv0.InstanceSpec{ConfigurationName: "cam", Capacity: 2, Nodes: []string{node}}})
-		reports = append(reports, v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0", CreationTimestamp: began},
+		reports = append(reports, v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0",
+			CreationTimestamp: began},
 			Spec: v1alpha1.DeviceSliceSpec{NodeName: node, Devices: []v1alpha1.Device{device}}})
 		for index := range 2 {
 			pod, of := &pods[len(pods)-perNode+index], slot.Name{Instance: instance, Index: index}
@@ -151,71 +155,98 @@ func largeCluster(t testing.TB) map[string]collection {
 				pod.Annotations[assignment.HolderAnnotation] = string(pod.UID)
 			case i >= cameras-510: // started again: without a claim meanwhile
 			default:
-				claims = append(claims, *v1alpha1.NewSlotClaim(of, v1alpha1.SlotClaimSpec{NodeName: node, Container: "main", Level: v1alpha1.ConfigurationLevel,
-					Holder: string(pod.UID), Pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, metav1.OwnerReference{}))
+				claims = append(claims, *v1alpha1.NewSlotClaim(of,
+					v1alpha1.SlotClaimSpec{NodeName: node, Container: "main", Level: v1alpha1.ConfigurationLevel,
+						Holder: string(pod.UID), Pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name,
+							UID: pod.UID}}, metav1.OwnerReference{}))
 			}
 		}
 	}
 	for i := range 20 {
 		pod := largePod(i*largeNamespaces, "", began)
-		pod.Name, pod.UID, pod.Status = fmt.Sprintf("waits-%d", i), types.UID(fmt.Sprintf("waits-%d", i)), corev1.PodStatus{Phase: corev1.PodPending}
+		pod.Name, pod.UID, pod.Status = fmt.Sprintf("waits-%d", i), types.UID(fmt.Sprintf("waits-%d", i)),
+			corev1.PodStatus{Phase: corev1.PodPending}
 		pod.Spec.Containers = []corev1.Container{asking(pod.Spec.Containers[0])}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/5000 nodes are available"}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: "Unschedulable", Message: "0/5000 nodes are available"}}
 		pods = append(pods, pod)
 	}
-	cam := akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "cam", CreationTimestamp: began},
+	cam := akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", UID: "cam",
+		CreationTimestamp: began},
 		Spec: akriv0.ConfigurationSpec{Capacity: 2, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "udev"}}}
 	return map[string]collection{
-		"/pods":                    {"v1", "Pod", &corev1.PodList{}, objects(pods)},
-		"/nodes":                   {"v1", "Node", &corev1.NodeList{}, objects(nodes)},
-		"/namespaces":              {"v1", "Namespace", &corev1.NamespaceList{}, objects(namespaces)},
-		"/events":                  {"v1", "Event", &corev1.EventList{}, nil},
-		"akri.sh/configurations":   {"akri.sh/v0", "Configuration", &akriv0.ConfigurationList{}, objects([]akriv0.Configuration{cam})},
-		"akri.sh/instances":        {"akri.sh/v0", "Instance", &akriv0.InstanceList{}, objects(instances)},
-		"kubeslot.io/deviceslices": {"kubeslot.io/v1alpha1", "DeviceSlice", &v1alpha1.DeviceSliceList{}, objects(reports)},
-		"kubeslot.io/slotclaims":   {"kubeslot.io/v1alpha1", "SlotClaim", &v1alpha1.SlotClaimList{}, objects(claims)},
+		"/pods":       {"v1", "Pod", &corev1.PodList{}, objects(pods)},
+		"/nodes":      {"v1", "Node", &corev1.NodeList{}, objects(nodes)},
+		"/namespaces": {"v1", "Namespace", &corev1.NamespaceList{}, objects(namespaces)},
+		"/events":     {"v1", "Event", &corev1.EventList{}, nil},
+		"akri.sh/configurations": {"akri.sh/v0", "Configuration", &akriv0.ConfigurationList{},
+			objects([]akriv0.Configuration{cam})},
+		"akri.sh/instances": {"akri.sh/v0", "Instance", &akriv0.InstanceList{}, objects(instances)},
+		"kubeslot.io/deviceslices": {"kubeslot.io/v1alpha1", "DeviceSlice", &v1alpha1.DeviceSliceList{},
+			objects(reports)},
+		"kubeslot.io/slotclaims": {"kubeslot.io/v1alpha1", "SlotClaim", &v1alpha1.SlotClaimList{}, objects(claims)},
 	}
 }
 
 func largeNode(i int, began metav1.Time) corev1.Node {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i), UID: types.UID(fmt.Sprintf("node-%d", i)), CreationTimestamp: began,
-		Labels: map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/hostname": fmt.Sprintf("node-%d", i)}, ManagedFields: managed}}
-	n.Status = corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("16"), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110"), "akri.sh/cam": resource.MustParse("2")}}
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i),
+		UID: types.UID(fmt.Sprintf("node-%d", i)), CreationTimestamp: began,
+		Labels:        map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/hostname": fmt.Sprintf("node-%d", i)},
+		ManagedFields: managed}}
+	n.Status = corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+		Status: corev1.ConditionTrue}},
+		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("16"), "memory": resource.MustParse("64Gi"),
+			"pods": resource.MustParse("110"), "akri.sh/cam": resource.MustParse("2")}}
 	for image := range 50 { // as many as a kubelet reports
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 28, Names: []string{
-			fmt.Sprintf("registry.example/team/application-%d@sha256:%064d", image, image), fmt.Sprintf("registry.example/team/application-%d:v1.2.3", image)}})
+			fmt.Sprintf("registry.example/team/application-%d@sha256:%064d", image, image),
+			fmt.Sprintf("registry.example/team/application-%d:v1.2.3", image)}})
 	}
 	return n
 }
 
 // managed are managed fields of the size that those of a Deployment's pod have.
 var managed = []metav1.ManagedFieldsEntry{
-	{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{` + strings.TrimSuffix(strings.Repeat(`"f:spec":{"f:containers":{}},`, 50), ",") + `}`)}},
-	{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", Subresource: "status",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{` + strings.TrimSuffix(strings.Repeat(`"f:status":{"f:conditions":{}},`, 35), ",") + `}`)}},
+	{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
+		FieldsType: "FieldsV1",
+		FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{` + strings.TrimSuffix(strings.Repeat(`"f:spec":{"f:containers":{}},`, 50), ",") + `}`)}},
+	{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		Subresource: "status",
+		FieldsV1:    &metav1.FieldsV1{Raw: []byte(`{` + strings.TrimSuffix(strings.Repeat(`"f:status":{"f:conditions":{}},`, 35), ",") + `}`)}},
 }
 
 // largePod is a pod as a Deployment has them, about 5 kB as JSON.
 func largePod(i int, node string, began metav1.Time) corev1.Pod {
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%d", i%largeNamespaces), Name: fmt.Sprintf("pod-%d", i),
-		UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)), CreationTimestamp: began, ManagedFields: managed,
-		Labels:          map[string]string{"app.kubernetes.io/name": "application", "pod-template-hash": "7d4b9c8f6d"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "application-7d4b9c8f6d", UID: "r"}}}}
-	main := corev1.Container{Name: "main", Image: "registry.example/team/application:v1.2.3", Args: []string{"--config=/etc/application/config.yaml", "--v=2"},
-		Resources:    corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")}},
-		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/application"}, {Name: "kube-api-access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}}
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%d", i%largeNamespaces),
+		Name: fmt.Sprintf("pod-%d", i),
+		UID:  types.UID(fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)), CreationTimestamp: began,
+		ManagedFields: managed,
+		Labels:        map[string]string{"app.kubernetes.io/name": "application", "pod-template-hash": "7d4b9c8f6d"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet",
+			Name: "application-7d4b9c8f6d", UID: "r"}}}}
+	main := corev1.Container{Name: "main", Image: "registry.example/team/application:v1.2.3",
+		Args: []string{"--config=/etc/application/config.yaml", "--v=2"},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"),
+			"memory": resource.MustParse("128Mi")}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/application"},
+			{Name: "kube-api-access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}}
 	for v := range 10 {
 		main.Env = append(main.Env, corev1.EnvVar{Name: fmt.Sprintf("APPLICATION_SETTING_%d", v), Value: "https://service.example.svc.cluster.local:8443/path"})
 	}
-	p.Spec = corev1.PodSpec{NodeName: node, SchedulerName: "default-scheduler", ServiceAccountName: "application", RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{main},
-		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "application"}}}}}}
+	p.Spec = corev1.PodSpec{NodeName: node, SchedulerName: "default-scheduler", ServiceAccountName: "application",
+		RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{main},
+		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "application"}}}}}}
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", PodIP: "10.1.0.1",
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, Image: main.Image, ImageID: "registry.example/team/application@sha256:" + strings.Repeat("0", 64),
-			ContainerID: "containerd://" + strings.Repeat("0", 64), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}}}}
-	for _, c := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: began})
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, Image: main.Image,
+			ImageID:     "registry.example/team/application@sha256:" + strings.Repeat("0", 64),
+			ContainerID: "containerd://" + strings.Repeat("0", 64),
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}}}}
+	for _, c := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady,
+		corev1.PodReady} {
+		p.Status.Conditions = append(p.Status.Conditions,
+			corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: began})
 	}
 	return p
 }
@@ -231,7 +262,8 @@ func assigned(t testing.TB, pod *corev1.Pod, of slot.Name) {
 	pod.Spec.Containers = []corev1.Container{asking(pod.Spec.Containers[0])}
 	var c kubedevice.ContainerInfo
 	assignment.Set(&c, []assignment.Grant{{Resource: "cam", Slot: of}})
-	made, err := assignment.Encode(&kubedevice.PodInfo{NodeName: pod.Spec.NodeName, RunningContainers: map[string]kubedevice.ContainerInfo{"main": c}}, string(pod.UID), nil)
+	made, err := assignment.Encode(&kubedevice.PodInfo{NodeName: pod.Spec.NodeName,
+		RunningContainers: map[string]kubedevice.ContainerInfo{"main": c}}, string(pod.UID), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

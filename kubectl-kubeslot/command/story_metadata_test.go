@@ -18,7 +18,8 @@ import (
 // selectPods lists the tracker's pods that field selectors select, which the fakes do not do by themselves.
 func selectPods(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
-		list, err := tracker.List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), action.GetNamespace())
+		list, err := tracker.List(corev1.SchemeGroupVersion.WithResource("pods"),
+			corev1.SchemeGroupVersion.WithKind("Pod"), action.GetNamespace())
 		if err != nil {
 			return true, nil, err
 		}
@@ -30,7 +31,8 @@ func selectPods(tracker clienttesting.ObjectTracker) clienttesting.ReactionFunc 
 
 func selected(action clienttesting.Action, pod *corev1.Pod) bool {
 	return action.(clienttesting.ListAction).GetListRestrictions().Fields.Matches(fields.Set{
-		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase)})
+		"metadata.name": pod.Name, "metadata.namespace": pod.Namespace, "spec.nodeName": pod.Spec.NodeName,
+		"status.phase": string(pod.Status.Phase)})
 }
 
 // metadata is a client of the metadata of the story's objects.
@@ -63,7 +65,8 @@ func (s *story) metadata() *metadatafake.FakeMetadataClient {
 	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		list := &metav1.List{}
 		for _, key := range s.order {
-			if pod, ok := s.objects[key].(*corev1.Pod); ok && (action.GetNamespace() == "" || action.GetNamespace() == pod.Namespace) && selected(action, pod) {
+			if pod, ok := s.objects[key].(*corev1.Pod); ok &&
+				(action.GetNamespace() == "" || action.GetNamespace() == pod.Namespace) && selected(action, pod) {
 				partial := meta.AsPartialObjectMetadata(pod)
 				partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 				list.Items = append(list.Items, runtime.RawExtension{Object: partial})

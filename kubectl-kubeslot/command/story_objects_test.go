@@ -37,7 +37,8 @@ func configurationOf(a args, ns, name string) *akriv0.Configuration {
 	if reason := a.get("brokers", ""); reason != "" { // the status has counted 3 of 10 brokers
 		c.Status.Brokers = &akriv0.BrokerCount{Desired: 10, Ready: 9, Updated: 3}
 		for _, of := range []string{akriv0.ConditionReady, akriv0.ConditionBrokersReady} {
-			c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: of, Status: metav1.ConditionFalse, Reason: reason})
+			c.Status.Conditions = append(c.Status.Conditions,
+				metav1.Condition{Type: of, Status: metav1.ConditionFalse, Reason: reason})
 		}
 	}
 	if a.has("deleting") {

@@ -220,7 +220,8 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 	streams, in, out, errOut := genericiooptions.NewTestIOStreams()
 	in.WriteString(s.answer + "\n")
-	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: func() time.Time { return storyNow }, completeTime: completeTime}
+	o = &options{kube: genericclioptions.NewConfigFlags(true), streams: streams,
+		now: func() time.Time { return storyNow }, completeTime: completeTime}
 	o.terminal = func() bool { return s.answer != "" }
 	o.width = func() int { return s.width }
 	namespace := "default"

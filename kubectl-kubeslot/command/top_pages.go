@@ -8,10 +8,13 @@ import (
 
 // The columns of each page, the most important first: the others are left out where they do not fit.
 var (
-	configurationImportance = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "WAITING", "READY", "USED", "SLOTS", "HANDLER", "INSTANCES", "NODES", "HELD", "ASSIGNED"}
-	instanceImportance      = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "LOST ON", "NODES", "DEVICE", "SLOTS", "HELD", "CONFIGURATION", "SHARED", "ASSIGNED"}
-	slotImportance          = []string{"SLOT", "NAMESPACE", "STATE", "HOLDER", "NODE", "SINCE", "CONTAINER", "DEVICE", "LEVEL", "POD UID"}
-	podImportance           = []string{"NAME", "NAMESPACE", "STATE", "REASON", "SINCE", "NODE", "REQUESTS", "SLOTS", "MESSAGE"}
+	configurationImportance = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "WAITING", "READY", "USED", "SLOTS",
+		"HANDLER", "INSTANCES", "NODES", "HELD", "ASSIGNED"}
+	instanceImportance = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "LOST ON", "NODES", "DEVICE", "SLOTS",
+		"HELD", "CONFIGURATION", "SHARED", "ASSIGNED"}
+	slotImportance = []string{"SLOT", "NAMESPACE", "STATE", "HOLDER", "NODE", "SINCE",
+		"CONTAINER", "DEVICE", "LEVEL", "POD UID"}
+	podImportance = []string{"NAME", "NAMESPACE", "STATE", "REASON", "SINCE", "NODE", "REQUESTS", "SLOTS", "MESSAGE"}
 )
 
 // leastCut is what has to be seen of the last column, which may be cut: it is a text on most pages.
@@ -88,7 +91,8 @@ func (m *topModel) configurations() {
 	at := len(columns) - 2 // before PROBLEM
 	columns[at+1] = columns[at]
 	columns[at+1].value = func(c *view.Configuration) string { return first(c.Problems, 60) } // longer, it would take other columns' place
-	columns[at] = column[view.Configuration]{"USED", wordColumn, func(c *view.Configuration) string { return bar(c.Slots-c.Free, c.Slots, 10) }}
+	columns[at] = column[view.Configuration]{"USED", wordColumn,
+		func(c *view.Configuration) string { return bar(c.Slots-c.Free, c.Slots, 10) }}
 	topPage(m, rows, columns, configurationImportance, func(c *view.Configuration) topRow {
 		return topRow{key: c.Namespace + "/" + c.Name, bad: !c.Ready, configuration: c.Name}
 	})

@@ -137,7 +137,8 @@ MODIFIED   cam-f30c78-0   Held    default/viewer   main        a      CL      60
 `},
 		"slots -w -o name --held": {"", "slot.kubectl.kubeslot.io/cam-f30c78-0\n"},
 		"slots -w --held --output-watch-events -o jsonpath={.type},{.object.metadata.name},{.object.pod}": {"", "ADDED,cam-f30c78-0,viewer"},
-		"list -w --no-headers": {"cam   onvif   true   1     1     2     2     0     0     0     -\n", "cam   onvif   true   1     1     2     1     0     1     0     -\n"},
+		"list -w --no-headers": {"cam   onvif   true   1     1     2     2     0     0     0     -\n",
+			"cam   onvif   true   1     1     2     1     0     1     0     -\n"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			s := watchStory(t)

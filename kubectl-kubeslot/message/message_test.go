@@ -34,8 +34,10 @@ func TestScheduler(t *testing.T) {
 		"at PreFilter":    {`0/2 nodes are available: container "main" requests akri.sh/cams, but there is no Configuration or Instance "cams". preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.`, []string{"0 NoSuchResource"}},
 		"a near name": {`0/2 nodes are available: container "main" requests akri.sh/cams, but there is no Configuration or Instance "cams"; did you mean "cam"?. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.`,
 			[]string{"0 NoSuchResource"}},
-		"unknown ones":  {"0/3 nodes are available: 1 moon, full, and 2 stars, 2 Too many pods.", []string{"1 Other", "2 TooManyPods"}},
-		"an odd number": {"0/99999999999999999999 nodes are available: 99999999999999999999 Too many pods.", []string{"9223372036854775807 TooManyPods"}},
+		"unknown ones": {"0/3 nodes are available: 1 moon, full, and 2 stars, 2 Too many pods.",
+			[]string{"1 Other", "2 TooManyPods"}},
+		"an odd number": {"0/99999999999999999999 nodes are available: 99999999999999999999 Too many pods.",
+			[]string{"9223372036854775807 TooManyPods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

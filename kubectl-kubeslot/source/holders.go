@@ -95,7 +95,8 @@ func rivals(pods []runtime.Object, claims []v1alpha1.SlotClaim) []types.Namespac
 
 // holding is the pod of the metadata, without its annotations: its claims say what it holds.
 func holding(pod *metav1.PartialObjectMetadata, node string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p := &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	p.Annotations = nil
 	return p
 }

@@ -20,7 +20,8 @@ func TestHolders(t *testing.T) {
 	given := func(holder string) map[string]string {
 		var c kubedevice.ContainerInfo
 		assignment.Set(&c, []assignment.Grant{{Resource: "cam", Slot: name}})
-		made, err := assignment.Encode(&kubedevice.PodInfo{NodeName: "a", RunningContainers: map[string]kubedevice.ContainerInfo{"main": c}}, holder, nil)
+		made, err := assignment.Encode(&kubedevice.PodInfo{NodeName: "a",
+			RunningContainers: map[string]kubedevice.ContainerInfo{"main": c}}, holder, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,9 +29,11 @@ func TestHolders(t *testing.T) {
 	}
 	claimed := func(node, holder string) []v1alpha1.SlotClaim {
 		return []v1alpha1.SlotClaim{*v1alpha1.NewSlotClaim(name, v1alpha1.SlotClaimSpec{NodeName: node, Holder: holder,
-			Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p", UID: types.UID(holder)}}, metav1.OwnerReference{})}
+			Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p", UID: types.UID(holder)}},
+			metav1.OwnerReference{})}
 	}
-	seen := *v1alpha1.NewSlotClaim(name, v1alpha1.SlotClaimSpec{NodeName: "a", Holder: "device-7"}, metav1.OwnerReference{})
+	seen := *v1alpha1.NewSlotClaim(name, v1alpha1.SlotClaimSpec{NodeName: "a", Holder: "device-7"},
+		metav1.OwnerReference{})
 	seen.Annotations = map[string]string{v1alpha1.PodAnnotation: "default/p"}
 	for what, tc := range map[string]struct {
 		annotations    map[string]string
@@ -43,12 +46,14 @@ func TestHolders(t *testing.T) {
 		"another has claimed it":                    {given("u"), claimed("a", "v"), false, true},
 		"it is claimed on another node":             {given("u"), claimed("b", "u"), false, true},
 		"its annotation is a copy of another pod's": {given("v"), claimed("a", "v"), false, false},
-		"its annotation cannot be read": {map[string]string{assignment.Annotation: "{", assignment.HolderAnnotation: "u"},
+		"its annotation cannot be read": {map[string]string{assignment.Annotation: "{",
+			assignment.HolderAnnotation: "u"},
 			nil, false, false},
 		"a claim names it, and it has no annotation": {nil, claimed("a", "u"), false, true},
 		"a kubelet gave it a slot":                   {nil, []v1alpha1.SlotClaim{seen}, false, true},
 	} {
-		pod := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", Annotations: tc.annotations}}
+		pod := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u",
+			Annotations: tc.annotations}}
 		known, unclear := holders([]metav1.PartialObjectMetadata{pod}, tc.claims)
 		if (len(known) > 0) != tc.known || (len(unclear) > 0) != tc.unclear {
 			t.Errorf("%s: known %v, unclear %v; want %v, %v", what, known, unclear, tc.known, tc.unclear)

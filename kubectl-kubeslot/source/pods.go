@@ -53,7 +53,8 @@ func (s *Source) pods(ctx context.Context, k *kind, wanted Wanted) ([]runtime.Ob
 	if err != nil {
 		return nil, nil, everywhere, err
 	}
-	pending, err := k.pages(ctx, metav1.NamespaceAll, selecting(fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))))
+	pending, err := k.pages(ctx, metav1.NamespaceAll,
+		selecting(fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))))
 	if apierrors.IsForbidden(err) {
 		items, reach, err := s.read(ctx, k)
 		return items, nil, reach, err
@@ -115,7 +116,8 @@ func (s *Source) explained(ctx context.Context, k *kind, wanted Wanted) ([]runti
 }
 
 // kubecri are the pods of kubecri on the nodes that are asked for, and on those of pods that are explained.
-func (s *Source) kubecri(ctx context.Context, k *kind, wanted Wanted, explained []runtime.Object) ([]runtime.Object, error) {
+func (s *Source) kubecri(ctx context.Context, k *kind, wanted Wanted, explained []runtime.Object) ([]runtime.Object,
+	error) {
 	nodes := slices.Clone(wanted.Kubecri)
 	for _, o := range explained {
 		if pod := o.(*corev1.Pod); pod.Spec.NodeName != "" && view.Asks(pod) {

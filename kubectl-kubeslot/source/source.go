@@ -288,11 +288,15 @@ func explain(resource string, err error) error {
 // pages lists objects of the kind page by page.
 func (k *kind) pages(ctx context.Context, namespace string, options metav1.ListOptions) ([]runtime.Object, error) {
 	options.Limit = pageSize
-	return pages(options, func(options metav1.ListOptions) (runtime.Object, error) { return k.list(ctx, namespace, options) })
+	return pages(options, func(options metav1.ListOptions) (runtime.Object,
+		error) {
+		return k.list(ctx, namespace, options)
+	})
 }
 
 // pages lists page by page, of the options' size.
-func pages(options metav1.ListOptions, list func(metav1.ListOptions) (runtime.Object, error)) ([]runtime.Object, error) {
+func pages(options metav1.ListOptions, list func(metav1.ListOptions) (runtime.Object, error)) ([]runtime.Object,
+	error) {
 	var all []runtime.Object
 	for {
 		list, err := list(options)

@@ -31,7 +31,8 @@ func NewLocal(address string, about About, hub *Hub, events EventReader) (*Local
 	}
 	if !loopback(host) {
 		return nil, fmt.Errorf("listen address %q: the page has your rights, so it is served on localhost only (127.0.0.1 or ::1). "+
-			"To reach it from elsewhere use a tunnel (ssh -L); to serve it to others use kubeslot-ui, see docs/ui.md", address)
+			"To reach it from elsewhere use a tunnel (ssh -L); to serve it to others use kubeslot-ui, see docs/ui.md",
+			address)
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

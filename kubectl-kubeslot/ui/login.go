@@ -63,7 +63,10 @@ func (s *Sessions) login(w http.ResponseWriter, r *http.Request) {
 	case len(cookies[tokenCookie]) > longestToken:
 		s.form(w, http.StatusBadRequest, "the token is too long for a cookie: send it in an Authorization header, or use `kubectl kubeslot ui`")
 		return
-	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || c == ';' || c == ',' || c == '"' || c == '\\' }):
+	case strings.ContainsFunc(token, func(c rune) bool {
+		return c <= ' ' || c > '~' || c == ';' || c == ',' ||
+			c == '"' || c == '\\'
+	}):
 		s.form(w, http.StatusBadRequest, "this is not a token")
 		return
 	case namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0:
@@ -75,7 +78,8 @@ func (s *Sessions) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for name, value := range cookies {
-		http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -85,7 +89,8 @@ func (s *Sessions) logout(w http.ResponseWriter, r *http.Request) {
 		s.close(idOf(token, namespace), nil)
 	}
 	for _, name := range []string{tokenCookie, namespaceCookie} {
-		http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: name, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -103,7 +108,8 @@ var formPage = template.Must(template.New("form").Parse(`<!doctype html>
 <body class="ready">
 <main class="login">
 <form class="card" method="post" action="/login">
-<div class="brand"><img src="/page/icon.svg" alt="" width="26" height="26"><h1>Kubeslot{{with .Cluster}} · {{.}}{{end}}</h1></div>
+<div class="brand"><img src="/page/icon.svg" alt="" width="26" height="26">
+<h1>Kubeslot{{with .Cluster}} · {{.}}{{end}}</h1></div>
 {{with .Problem}}<p class="notice bad" role="alert">{{.}}</p>{{end}}
 {{if not .TokenHeader}}
 <p class="muted">You see what your token lets you see. It stays in this browser, and goes to the API server alone.</p>

@@ -128,7 +128,8 @@ func (b *borrower) RoundTrip(r *http.Request) (*http.Response, error) {
 		one.refused.Store(true)
 		response.Body.Close()
 		done()
-		return nil, fmt.Errorf("the API server refuses a session's token: %s", response.Status) // its message names the user
+		return nil, fmt.Errorf("the API server refuses a session's token: %s",
+			response.Status) // its message names the user
 	}
 	response.Body = &borrowed{response.Body, one.ctx, done}
 	return response, nil

@@ -101,13 +101,16 @@ func TestSharingEndsWithThePermission(t *testing.T) {
 			awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 4 })
 			api.change(func() { withdraw(api) })
 			c.Step(check)
-			awaitCondition(t, "the session to end, and the other's to stay", func() bool { return sessions.sessions() == 1 })
+			awaitCondition(t, "the session to end, and the other's to stay",
+				func() bool { return sessions.sessions() == 1 })
 			for lines.Scan() { // it is closed
 			}
-			if response, _ := get(t, admin, server.URL+"/api/pods/bob/bobs-pod", nil); response.StatusCode != http.StatusOK {
+			if response, _ := get(t, admin, server.URL+"/api/pods/bob/bobs-pod",
+				nil); response.StatusCode != http.StatusOK {
 				t.Errorf("the other gets %s", response.Status)
 			}
-			if response, _ := get(t, auditor, server.URL+"/api/pods/bob/bobs-pod", nil); response.StatusCode == http.StatusOK {
+			if response, _ := get(t, auditor, server.URL+"/api/pods/bob/bobs-pod",
+				nil); response.StatusCode == http.StatusOK {
 				t.Error("a pod is shown to who may not list it")
 			}
 		})

@@ -127,7 +127,8 @@ func lifelike(p *corev1.Pod) {
 	}
 	p.Spec.Containers[0].Image = "registry.example/plant/reader:v1.2.3"
 	at := metav1.NewTime(time.Now().Add(-2 * time.Hour))
-	for _, kind := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"} {
+	for _, kind := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready",
+		"ContainersReady"} {
 		ready := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: at}
 		p.Status.Conditions = append(p.Status.Conditions, ready)
 	}

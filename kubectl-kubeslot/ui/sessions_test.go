@@ -394,7 +394,8 @@ func TestSessionsAreBounded(t *testing.T) {
 		}
 	}
 	response, body := get(t, admin, server.URL+"/", nil)
-	if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "1 sessions of this page are open") {
+	if response.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "1 sessions of this page are open") {
 		t.Errorf("while the second user's page is open the first gets %s\n%s", response.Status, body)
 	}
 }

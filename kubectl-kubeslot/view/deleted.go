@@ -87,7 +87,8 @@ func (v *View) deleted() []*deletedConfiguration {
 
 // row is the Configuration among those that there are.
 func (d *deletedConfiguration) row() Configuration {
-	return Configuration{Namespace: d.namespace, Name: d.name, Counts: Counts{Slots: d.slots, Held: d.slots}, Nodes: len(d.nodes),
+	return Configuration{Namespace: d.namespace, Name: d.name, Counts: Counts{Slots: d.slots, Held: d.slots},
+		Nodes:    len(d.nodes),
 		Problems: []string{strings.TrimPrefix(d.problem(), "Configuration "+d.name+" was ")}}
 }
 

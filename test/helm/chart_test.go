@@ -185,7 +185,8 @@ func TestChartWithOtherValues(t *testing.T) {
 	in.operatorCRDs()
 	values := []string{"--set", "kubecri.runtime.preset=k3s", "--set", "kubecri.builtInHandlers={mdns}", "--set-json", `handlers={"debug-echo":{},"udev":{}}`,
 		"--set", "scheduler.otherSchedulers=Mutate", "--set", "networkPolicy.enabled=true",
-		"--set", "debugEcho.configuration.enabled=true", "--set", "debugEcho.configuration.capacity=1", "--set", "monitoring.nodes=true"}
+		"--set", "debugEcho.configuration.enabled=true", "--set", "debugEcho.configuration.capacity=1", "--set",
+		"monitoring.nodes=true"}
 	in.install(values...)
 	in.monitored()
 	in.awaitReady("kubeslot-debug-echo-discovery")

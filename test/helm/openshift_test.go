@@ -42,15 +42,18 @@ var (
 	// restrictedV2 is for everybody.
 	restrictedV2 = constraints{
 		AllowedCapabilities: []corev1.Capability{"NET_BIND_SERVICE"},
-		RunAsUser:           strategy{"MustRunAsRange"}, FSGroup: strategy{"MustRunAs"}, SELinuxContext: strategy{"MustRunAs"},
+		RunAsUser:           strategy{"MustRunAsRange"}, FSGroup: strategy{"MustRunAs"},
+		SELinuxContext:  strategy{"MustRunAs"},
 		SeccompProfiles: []string{"runtime/default"},
 		Volumes: []string{
-			"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",
+			"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected",
+			"secret",
 		},
 	}
 	// privileged is for cluster administrators and for those whom they give it.
 	privileged = constraints{
-		AllowHostDirVolumePlugin: true, AllowHostNetwork: true, AllowHostPorts: true, AllowHostPID: true, AllowHostIPC: true,
+		AllowHostDirVolumePlugin: true, AllowHostNetwork: true, AllowHostPorts: true, AllowHostPID: true,
+		AllowHostIPC:             true,
 		AllowPrivilegedContainer: true, AllowPrivilegeEscalation: true, AllowedCapabilities: []corev1.Capability{"*"},
 		RunAsUser: strategy{"RunAsAny"}, FSGroup: strategy{"RunAsAny"}, SELinuxContext: strategy{"RunAsAny"},
 		SeccompProfiles: []string{"*"}, Volumes: []string{"*"},
@@ -184,7 +187,8 @@ func TestOpenShift(t *testing.T) {
 		}
 		spec := fmt.Sprint(monitor.Object["spec"])
 		if strings.Contains(spec, "bearerTokenFile") || strings.Contains(spec, "caFile") {
-			t.Errorf("ServiceMonitor %s names files of Prometheus' pod: user workload monitoring refuses it", monitor.GetName())
+			t.Errorf("ServiceMonitor %s names files of Prometheus' pod: user workload monitoring refuses it",
+				monitor.GetName())
 		}
 	}
 }

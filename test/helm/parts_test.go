@@ -97,7 +97,8 @@ func TestValuesOfAnOlderChart(t *testing.T) {
 	var without []string
 	for _, part := range []string{"scheduler", "controller", "kubecri", "uninstall"} {
 		for _, value := range []string{
-			"image", "podAnnotations", "podLabels", "serviceAccount", "updateStrategy", "topologySpreadConstraints", "affinity",
+			"image", "podAnnotations", "podLabels", "serviceAccount", "updateStrategy", "topologySpreadConstraints",
+			"affinity",
 		} {
 			without = append(without, "--set", part+"."+value+"=null")
 		}

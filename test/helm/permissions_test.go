@@ -33,7 +33,8 @@ func TestControllerWithoutBrokersAndServices(t *testing.T) {
 		}
 		permissions.Only(t, may, serviceaccount.UserInfo("kubeslot-system", "kubeslot-controller", ""), table)
 		args := fmt.Sprint(container(all.get(t, "Deployment", "kubeslot-controller"))["args"])
-		if want := "--enable-" + off + "=false"; !strings.Contains(args, want) || strings.Count(args, "--enable-") != 1 {
+		if want := "--enable-" + off + "=false"; !strings.Contains(args, want) ||
+			strings.Count(args, "--enable-") != 1 {
 			t.Errorf("without %s the controller runs with %s, want %s", off, args, want)
 		}
 	}

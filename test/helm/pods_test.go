@@ -55,5 +55,6 @@ func (all objects) pods(t *testing.T) []rendered {
 
 // worksOnNodes are the pods that have a node's directories and network.
 func worksOnNodes(name string) bool {
-	return slices.Contains([]string{"kubecri", "uninstall-node", "kubeslot-udev-discovery", "kubeslot-onvif-discovery"}, name)
+	return slices.Contains([]string{"kubecri", "uninstall-node", "kubeslot-udev-discovery", "kubeslot-onvif-discovery"},
+		name)
 }

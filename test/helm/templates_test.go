@@ -30,7 +30,8 @@ func TestBadValues(t *testing.T) {
 		{"handlers.onvfi.env=", "additional properties 'onvfi' not allowed"},
 		{"scheduler.podLabels=x", "'/scheduler/podLabels': got string, want object"},
 		{"controller.priorityClassName=1", "'/controller/priorityClassName': got number, want string"},
-		{"controller.topologySpreadConstraints=zone", "'/controller/topologySpreadConstraints': got string, want array"},
+		{"controller.topologySpreadConstraints=zone",
+			"'/controller/topologySpreadConstraints': got string, want array"},
 		{"kubecri.image.digest=latest", "'/kubecri/image/digest': 'latest' does not match pattern"},
 		{"kubecri.image.tag=v1", "'/kubecri/image': additional properties 'tag' not allowed"},
 		{"handlers.udev.updateStrategy=OnDelete", "'/handlers/udev/updateStrategy': got string, want object"},
@@ -167,7 +168,9 @@ func TestBrokerPriorityClass(t *testing.T) {
 
 func TestWhereImagesComeFrom(t *testing.T) {
 	h := newHelm(t, 4)
-	all := h.render(t, "--set", "image.registry=,global.imageRegistry=mirror.example/k,image.tag=v9,image.plugins=true,imagePullSecrets[0]=one,imagePullSecrets[1].name=two,global.imagePullSecrets[0]=three,pluginDirectories.devices=/opt/devices,ui.enabled=true",
+	all := h.render(t, "--set", "image.registry=,global.imageRegistry=mirror.example/k,image.tag=v9,image.plugins=true",
+		"--set", "imagePullSecrets[0]=one,imagePullSecrets[1].name=two,global.imagePullSecrets[0]=three",
+		"--set", "pluginDirectories.devices=/opt/devices,ui.enabled=true",
 		"--set-json", `handlers={"udev":{}}`)
 	seen := 0
 	for _, o := range all {
@@ -176,7 +179,8 @@ func TestWhereImagesComeFrom(t *testing.T) {
 			continue
 		}
 		seen++
-		want := map[string]string{"kubecri": "kubecri:v9-plugins", "kube-scheduler": "kube-scheduler:v9-plugins", "kubeslot-controller": "controller:v9", "kubeslot-ui": "kubeslot-ui:v9",
+		want := map[string]string{"kubecri": "kubecri:v9-plugins", "kube-scheduler": "kube-scheduler:v9-plugins",
+			"kubeslot-controller": "controller:v9", "kubeslot-ui": "kubeslot-ui:v9",
 			"kubeslot-udev-discovery": "udev-discovery:v9", "kubeslot-test": "chart-hooks:v9", "kubeslot-uninstall": "chart-hooks:v9"}[o.GetName()]
 		if image != "mirror.example/k/"+want {
 			t.Errorf("%s has image %s, want %s", key(o), image, want)

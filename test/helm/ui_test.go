@@ -30,8 +30,10 @@ func TestPageHasNoPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := &template.Spec
-	if spec.ServiceAccountName != "kubeslot-ui" || spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
-		t.Errorf("the page runs as %s, and its token is mounted: %v", spec.ServiceAccountName, spec.AutomountServiceAccountToken)
+	if spec.ServiceAccountName != "kubeslot-ui" || spec.AutomountServiceAccountToken == nil ||
+		*spec.AutomountServiceAccountToken {
+		t.Errorf("the page runs as %s, and its token is mounted: %v", spec.ServiceAccountName,
+			spec.AutomountServiceAccountToken)
 	}
 	for _, v := range spec.Volumes {
 		if v.Projected != nil || v.HostPath != nil {

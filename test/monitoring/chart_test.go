@@ -65,15 +65,18 @@ func TestChart(t *testing.T) {
 		want int
 		open bool
 	}{
-		"without the operator":     {want: 0},
-		"with the operator":        {args: []string{api}, want: 7},
-		"always":                   {args: []string{"--set=monitoring.enabled=true"}, want: 7},
-		"never":                    {args: []string{api, "--set=monitoring.enabled=false,monitoring.nodes=true"}, want: 0},
-		"nodes, no operator":       {args: []string{"--set=monitoring.nodes=true"}, want: 0},
-		"nodes":                    {args: []string{api, "--set=monitoring.nodes=true"}, want: 9, open: true},
-		"always, nodes":            {args: []string{"--set=monitoring.enabled=true,monitoring.nodes=true"}, want: 9, open: true},
-		"neither rules nor boards": {args: []string{api, "--set=monitoring.alerts.enabled=false,monitoring.dashboards.enabled=false"}, want: 2},
-		"no scheduler":             {args: []string{api, "--set=scheduler.enabled=false"}, want: 6},
+		"without the operator": {want: 0},
+		"with the operator":    {args: []string{api}, want: 7},
+		"always":               {args: []string{"--set=monitoring.enabled=true"}, want: 7},
+		"never": {args: []string{api, "--set=monitoring.enabled=false,monitoring.nodes=true"},
+			want: 0},
+		"nodes, no operator": {args: []string{"--set=monitoring.nodes=true"}, want: 0},
+		"nodes":              {args: []string{api, "--set=monitoring.nodes=true"}, want: 9, open: true},
+		"always, nodes": {args: []string{"--set=monitoring.enabled=true,monitoring.nodes=true"}, want: 9,
+			open: true},
+		"neither rules nor boards": {args: []string{api,
+			"--set=monitoring.alerts.enabled=false,monitoring.dashboards.enabled=false"}, want: 2},
+		"no scheduler": {args: []string{api, "--set=scheduler.enabled=false"}, want: 6},
 	} {
 		objects := rendered(t, helm, test.args...)
 		if found := ours(objects); len(found) != test.want || open(objects) != test.open {

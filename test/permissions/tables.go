@@ -20,7 +20,8 @@ var (
 		{Verbs: "create", Resource: "subjectaccessreviews.authorization.k8s.io", To: "know whether he may read them"},
 		{Verbs: "create", Resource: "leases.coordination.k8s.io", In: "kube-system", To: "elect a leader"},
 		{Verbs: "get update", Resource: "leases.coordination.k8s.io", In: "kube-system", Name: "kubeslot-controller", To: "elect a leader"},
-		{Verbs: "get", Resource: "leases.coordination.k8s.io", In: "kube-node-lease", To: "know whether kubecri of a node is there"},
+		{Verbs: "get", Resource: "leases.coordination.k8s.io", In: "kube-node-lease",
+			To: "know whether kubecri of a node is there"},
 	}
 
 	// ofEveryKubecri is what kubecri may do by whichever identity.
@@ -68,9 +69,12 @@ var (
 		{Verbs: "patch", Resource: "nodes/status", To: "take away what kubecri advertised"},
 		{Verbs: "get list delete", Resource: "deviceslices.kubeslot.io", To: "delete the nodes' reports"},
 		{Verbs: "get list delete", Resource: "slotclaims.kubeslot.io", To: "delete the nodes' claims"},
-		{Verbs: "delete", Resource: "leases.coordination.k8s.io", In: "kubeslot-system", Name: "kubeslot-scheduler", To: "delete that of its leader election"},
-		{Verbs: "delete", Resource: "leases.coordination.k8s.io", In: "kube-system", Name: "kubeslot-controller", To: "delete that of its leader election"},
-		{Verbs: "delete", Resource: "leases.coordination.k8s.io", In: "kube-node-lease", To: "delete the kubecris', and no other: a policy narrows it"},
+		{Verbs: "delete", Resource: "leases.coordination.k8s.io", In: "kubeslot-system", Name: "kubeslot-scheduler",
+			To: "delete that of its leader election"},
+		{Verbs: "delete", Resource: "leases.coordination.k8s.io", In: "kube-system", Name: "kubeslot-controller",
+			To: "delete that of its leader election"},
+		{Verbs: "delete", Resource: "leases.coordination.k8s.io", In: "kube-node-lease",
+			To: "delete the kubecris', and no other: a policy narrows it"},
 		{Verbs: "get list create delete", Resource: "pods", In: "kubeslot-system", To: "run a pod on each node that removes files"},
 		{Verbs: "delete", Resource: "configurations.akri.sh", In: "kubeslot-system", To: "delete those that the chart made"},
 		{Verbs: "list", Resource: "configurations.akri.sh", To: "know which stay"},

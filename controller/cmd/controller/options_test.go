@@ -12,8 +12,10 @@ func TestFlags(t *testing.T) {
 		args []string
 		want string // part of the error; "" for none
 	}{
-		"defaults":            {nil, ""},
-		"all":                 {[]string{"--leader-elect=false", "--leader-elect-resource-namespace=x", "--metrics-bind-address=:1", "--health-probe-bind-address=0", "--claim-grace=1m", "--enable-brokers=false", "--enable-services=false", "--broker-scheduler-name=kubeslot-scheduler"}, ""},
+		"defaults": {nil, ""},
+		"all": {[]string{"--leader-elect=false", "--leader-elect-resource-namespace=x",
+			"--metrics-bind-address=:1", "--health-probe-bind-address=0", "--claim-grace=1m", "--enable-brokers=false",
+			"--enable-services=false", "--broker-scheduler-name=kubeslot-scheduler"}, ""},
 		"no kubeconfig":       {[]string{"--kubeconfig=/no/such"}, "--kubeconfig"},
 		"no rate":             {[]string{"--kube-api-qps=0"}, "--kube-api-qps"},
 		"no limit":            {[]string{"--kube-api-qps=-1"}, ""},

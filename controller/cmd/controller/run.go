@@ -139,9 +139,11 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		Changed: w.BrokersChanged, Wake: w.Look(watch.Brokers),
 	})
 	viewed := instances.New(writer, inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
-	forServices := services.Config{Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv, Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
+	forServices := services.Config{Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
+		Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
 	statuses := configurations.New(configurations.Config{
-		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum, Check: check.Check, Clock: clock.RealClock{},
+		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum,
+		Check: check.Check, Clock: clock.RealClock{},
 		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
 	})
 	for _, c := range []struct {

@@ -24,7 +24,8 @@ func handler(t *testing.T) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }, HeldBeyond: heldBeyond}
+	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil },
+		HeldBeyond: heldBeyond}
 }
 
 // heldBeyond is of five Instances whose slots 0 to 2 are held.
@@ -70,21 +71,24 @@ func TestHandle(t *testing.T) {
 		want        string // the refusal; "" when allowed
 		warning     string // part of the only one
 	}{
-		"good":                   {operation: admissionv1.Create, now: good},
-		"bad":                    {operation: admissionv1.Create, now: bad, want: imagee},
-		"becomes bad":            {operation: admissionv1.Update, now: bad, before: good, want: imagee},
-		"becomes good":           {operation: admissionv1.Update, now: good, before: bad},
-		"stays bad, other spec":  {operation: admissionv1.Update, now: badMore, before: bad, warning: imagee},
-		"stays bad, same spec":   {operation: admissionv1.Update, now: ", labels: {a: b}" + bad, before: bad},
-		"stays odd, on one line": {operation: admissionv1.Update, now: oddMore, before: odd, warning: "spec.brokerSpec.brokerPodSpec.a b: Forbidden"},
-		"becomes worse":          {operation: admissionv1.Update, now: worse, before: bad, want: `spec.brokerSpec.brokerPodSpec.nodename: Forbidden: unknown field; did you mean "nodeName"?`, warning: imagee},
-		"is being deleted":       {operation: admissionv1.Update, now: `, deletionTimestamp: "2026-01-02T03:04:05Z"` + worse, before: bad},
-		"deleted":                {operation: admissionv1.Delete, before: bad},
-		"cannot be read":         {operation: admissionv1.Create, now: "}\nspec: 7", warning: "was not checked: it cannot be read"},
+		"good":                  {operation: admissionv1.Create, now: good},
+		"bad":                   {operation: admissionv1.Create, now: bad, want: imagee},
+		"becomes bad":           {operation: admissionv1.Update, now: bad, before: good, want: imagee},
+		"becomes good":          {operation: admissionv1.Update, now: good, before: bad},
+		"stays bad, other spec": {operation: admissionv1.Update, now: badMore, before: bad, warning: imagee},
+		"stays bad, same spec":  {operation: admissionv1.Update, now: ", labels: {a: b}" + bad, before: bad},
+		"stays odd, on one line": {operation: admissionv1.Update, now: oddMore, before: odd,
+			warning: "spec.brokerSpec.brokerPodSpec.a b: Forbidden"},
+		"becomes worse":    {operation: admissionv1.Update, now: worse, before: bad, want: `spec.brokerSpec.brokerPodSpec.nodename: Forbidden: unknown field; did you mean "nodeName"?`, warning: imagee},
+		"is being deleted": {operation: admissionv1.Update, now: `, deletionTimestamp: "2026-01-02T03:04:05Z"` + worse, before: bad},
+		"deleted":          {operation: admissionv1.Delete, before: bad},
+		"cannot be read": {operation: admissionv1.Create, now: "}\nspec: 7",
+			warning: "was not checked: it cannot be read"},
 		"lowered below what is held": {operation: admissionv1.Update, now: capacity(2), before: capacity(4),
-			warning: "spec.capacity: 5 slots beyond 2 are in use (cam-a, cam-b and 3 more): pods keep them until they end, " +
-				"and their containers do not start again; raise it again, or delete the pods"},
-		"lowered to the usual one":      {operation: admissionv1.Update, now: good, before: capacity(4), warning: "10 slots beyond 1"},
+			warning: "spec.capacity: 5 slots beyond 2 are in use (cam-a, cam-b and 3 more): pods keep them until " +
+				"they end, and their containers do not start again; raise it again, or delete the pods"},
+		"lowered to the usual one": {operation: admissionv1.Update, now: good, before: capacity(4),
+			warning: "10 slots beyond 1"},
 		"lowered to what is held":       {operation: admissionv1.Update, now: capacity(3), before: capacity(4)},
 		"raised":                        {operation: admissionv1.Update, now: capacity(2), before: good},
 		"the one before cannot be read": {operation: admissionv1.Update, now: bad, before: "}\nspec: 7", want: imagee},
@@ -150,7 +154,8 @@ func FuzzHandle(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil }, HeldBeyond: heldBeyond}
+	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil },
+		HeldBeyond: heldBeyond}
 	for _, seed := range []string{`{}`, `{"spec":{"discoveryHandler":{"name":"udev","discoveryDetails":"udevRules: ['KERNEL==']"}}}`, `[`,
 		`{"spec":{"brokerSpec":{"brokerPodSpec":{"containers":[{"name":"b","image":"i","args":["{{NOPE}}"],"resources":{"limits":{"{{PLACEHOLDER}}":"1e99"}}}]}}}}`,
 		`{"spec":{"brokerSpec":{"brokerJobSpec":{"template":7}},"configurationServiceSpec":{"ports":[{"port":"a"}]}}}`} {

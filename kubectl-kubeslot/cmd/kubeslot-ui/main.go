@@ -116,7 +116,8 @@ func (o *options) apiServer() (*rest.Config, error) {
 	}
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, errors.New("this is no pod (KUBERNETES_SERVICE_HOST is not set): name the API server with --kubeconfig")
+		return nil, errors.New("this is no pod (KUBERNETES_SERVICE_HOST is not set): name the API server with " +
+			"--kubeconfig")
 	}
 	if _, err := os.Stat(o.clusterCA); err != nil {
 		return nil, fmt.Errorf("the CA of the API server: %w: mount the ConfigMap kube-root-ca.crt there", err)

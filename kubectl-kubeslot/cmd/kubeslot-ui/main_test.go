@@ -12,13 +12,15 @@ func TestFlags(t *testing.T) {
 		args []string
 		want string // part of the error; "" for none
 	}{
-		"defaults":            {nil, ""},
-		"all":                 {[]string{"--bind-address=127.0.0.1:1", "--max-sessions=1", "--kubeconfig=/dev/null"}, ""},
-		"no port":             {[]string{"--bind-address=localhost"}, "--bind-address"},
-		"no kubeconfig":       {[]string{"--kubeconfig=/no/such"}, "--kubeconfig"},
-		"no key":              {[]string{"--tls-cert-file=/dev/null"}, "--tls-private-key-file go together"},
-		"no such certificate": {[]string{"--tls-cert-file=/no/such", "--tls-private-key-file=/dev/null"}, "--tls-cert-file"},
-		"no sessions":         {[]string{"--max-sessions=0"}, "--max-sessions"},
+		"defaults": {nil, ""},
+		"all": {[]string{"--bind-address=127.0.0.1:1", "--max-sessions=1", "--kubeconfig=/dev/null"},
+			""},
+		"no port":       {[]string{"--bind-address=localhost"}, "--bind-address"},
+		"no kubeconfig": {[]string{"--kubeconfig=/no/such"}, "--kubeconfig"},
+		"no key":        {[]string{"--tls-cert-file=/dev/null"}, "--tls-private-key-file go together"},
+		"no such certificate": {[]string{"--tls-cert-file=/no/such", "--tls-private-key-file=/dev/null"},
+			"--tls-cert-file"},
+		"no sessions": {[]string{"--max-sessions=0"}, "--max-sessions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &options{}
@@ -29,7 +31,8 @@ func TestFlags(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := o.validate(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			if err := o.validate(); (err == nil) != (tc.want == "") || err != nil &&
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})

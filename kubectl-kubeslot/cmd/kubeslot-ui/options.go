@@ -35,7 +35,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Kubeconfig that names the API server. Its credentials are not used. Empty means that of the pod's cluster.")
 	page.StringVar(&o.address, "bind-address", ":8443", "Where to serve the page, over HTTPS.")
 	page.StringVar(&o.certFile, "tls-cert-file", "",
-		"Certificate of the page, read again when it changes. Empty means one that is made and self-signed at the start.")
+		"Certificate of the page, read again when it changes. Empty means one that is made and self-signed at the "+
+			"start.")
 	page.StringVar(&o.keyFile, "tls-private-key-file", "", "Private key of --tls-cert-file.")
 	page.StringVar(&o.page.Cluster, "cluster-name", "", "Name of the cluster that the page shows.")
 	page.IntVar(&o.page.MaxSessions, "max-sessions", ui.DefaultSessions,
@@ -61,7 +62,8 @@ func (o *options) validate() error {
 	if (o.certFile == "") != (o.keyFile == "") {
 		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))
 	}
-	files := map[string]string{"kubeconfig": o.kubeconfig, "tls-cert-file": o.certFile, "tls-private-key-file": o.keyFile}
+	files := map[string]string{"kubeconfig": o.kubeconfig, "tls-cert-file": o.certFile,
+		"tls-private-key-file": o.keyFile}
 	for flag, file := range files {
 		if file != "" {
 			_, err := os.Stat(file)

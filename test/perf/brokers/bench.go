@@ -204,7 +204,8 @@ func (b *bench) rollOut(ctx context.Context, r *result) (err error) {
 	if err := sleep(ctx, stopsWithin); err != nil {
 		return err
 	}
-	if r.stopped, err = b.phase(ctx, "a rollout is stopped", false, func() error { return b.watch(ctx) }, func() error { return nil }); err != nil {
+	if r.stopped, err = b.phase(ctx, "a rollout is stopped", false, func() error { return b.watch(ctx) },
+		func() error { return nil }); err != nil {
 		return err
 	}
 	still, _ := b.kubelets.count(images[1])

@@ -49,7 +49,8 @@ func main() {
 	sizes := flag.String("instances", "1000",
 		"Instances, each with its brokers: comma-separated numbers, each measured on a cluster of its own")
 	flag.IntVar(&o.nodes, "nodes", 20, "nodes that the devices are on")
-	flag.DurationVar(&o.idle, "idle", time.Minute, "how long the controller is watched with nothing to do, and while a rollout is stopped")
+	flag.DurationVar(&o.idle, "idle", time.Minute,
+		"how long the controller is watched with nothing to do, and while a rollout is stopped")
 	flag.IntVar(&o.rollouts, "rollouts", 1000, "measure roll-outs up to so many Instances")
 	flag.StringVar(&o.controller, "controller", "", "another controller to measure, such as one of another version")
 	names := flag.String("arms", "local,shared", "which devices, comma-separated")

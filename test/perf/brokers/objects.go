@@ -123,10 +123,11 @@ func (b *bench) theConfiguration() *akriv0.Configuration {
 	return &akriv0.Configuration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: configuration},
 		Spec: akriv0.ConfigurationSpec{
-			MaxInstances:     int32(b.instances),
-			BrokerLimits:     &akriv0.BrokerLimits{PerNode: int32(all), Total: int32(b.arm.brokers(b.instances))},
-			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: [camera]"},
-			Capacity:         b.arm.capacity, InstanceNameDigits: int32(slot.LongHash),
+			MaxInstances: int32(b.instances),
+			BrokerLimits: &akriv0.BrokerLimits{PerNode: int32(all), Total: int32(b.arm.brokers(b.instances))},
+			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho",
+				DiscoveryDetails: "descriptions: [camera]"},
+			Capacity: b.arm.capacity, InstanceNameDigits: int32(slot.LongHash),
 			BrokerSpec:          &akriv0.BrokerSpec{BrokerPodSpec: &runtime.RawExtension{Raw: podSpec(images[0])}},
 			InstanceServiceSpec: service, ConfigurationServiceSpec: service,
 		},

@@ -69,7 +69,8 @@ func clean(ctx context.Context, args []string, out io.Writer) error {
 	c := uninstall.Config{Parallel: 128, Interval: 500 * time.Millisecond, Out: out}
 	flags.StringVar(&c.Release, "release", "", "the release that goes")
 	flags.StringVar(&c.Namespace, "namespace", "", "its namespace")
-	file := flags.String("pod", "", "file with the pod to run on each node that had kubecri, which its affinity selects")
+	file := flags.String("pod", "", "file with the pod to run on each node that had kubecri, which its affinity "+
+		"selects")
 	timeout := flags.Duration("timeout", 4*time.Minute, "how long to wait for pods")
 	if err := flags.Parse(args); err != nil {
 		return err

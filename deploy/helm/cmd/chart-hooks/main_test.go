@@ -18,13 +18,17 @@ func TestRun(t *testing.T) {
 		args, env []string
 		out, err  string
 	}{
-		"the device":         {device, []string{"A=b", "DEBUG_ECHO_DESCRIPTION=helm-test"}, "This container has its device: DEBUG_ECHO_DESCRIPTION=helm-test\n", ""},
-		"one of several":     {device, []string{"DEBUG_ECHO_DESCRIPTION_8120FE=helm-test"}, "This container has its device: DEBUG_ECHO_DESCRIPTION_8120FE=helm-test\n", ""},
-		"another device":     {device, []string{"DEBUG_ECHO_DESCRIPTION=gate", "OTHER=helm-test"}, "", "runs without its device"},
-		"no device":          {device, nil, "", `no variable DEBUG_ECHO_DESCRIPTION is "helm-test"`},
-		"no hook":            {nil, nil, "", "which? chart-hooks test|uninstall"},
-		"no release":         {[]string{"uninstall"}, nil, "", "--release, --namespace and --pod are needed"},
-		"no file":            {[]string{"uninstall", "--release=a", "--namespace=b", "--pod=/no/such"}, nil, "", "--pod: open /no/such"},
+		"the device": {device, []string{"A=b", "DEBUG_ECHO_DESCRIPTION=helm-test"},
+			"This container has its device: DEBUG_ECHO_DESCRIPTION=helm-test\n", ""},
+		"one of several": {device, []string{"DEBUG_ECHO_DESCRIPTION_8120FE=helm-test"},
+			"This container has its device: DEBUG_ECHO_DESCRIPTION_8120FE=helm-test\n", ""},
+		"another device": {device, []string{"DEBUG_ECHO_DESCRIPTION=gate", "OTHER=helm-test"}, "",
+			"runs without its device"},
+		"no device":  {device, nil, "", `no variable DEBUG_ECHO_DESCRIPTION is "helm-test"`},
+		"no hook":    {nil, nil, "", "which? chart-hooks test|uninstall"},
+		"no release": {[]string{"uninstall"}, nil, "", "--release, --namespace and --pod are needed"},
+		"no file": {[]string{"uninstall", "--release=a", "--namespace=b", "--pod=/no/such"}, nil, "",
+			"--pod: open /no/such"},
 		"no pod in the file": {[]string{"uninstall", "--release=a", "--namespace=b", "--pod=" + bad}, nil, "", `unknown field "container"`},
 	} {
 		t.Run(name, func(t *testing.T) {

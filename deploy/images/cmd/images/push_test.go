@@ -18,7 +18,8 @@ import (
 func TestImagesAreListed(t *testing.T) {
 	t.Chdir("../../../..")
 	out := t.TempDir()
-	args := []string{"-registry=reg.example/k", "-version=v1", "-only=chart-hooks", "-arch=" + runtime.GOARCH, "-o=" + out}
+	args := []string{"-registry=reg.example/k", "-version=v1", "-only=chart-hooks", "-arch=" + runtime.GOARCH,
+		"-o=" + out}
 	if err := run(t.Context(), args); err != nil {
 		t.Fatal(err)
 	}
