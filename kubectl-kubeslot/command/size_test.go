@@ -191,7 +191,8 @@ func largeCluster(t testing.TB) map[string]collection {
 func largeNode(i int, began metav1.Time) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i),
 		UID: types.UID(fmt.Sprintf("node-%d", i)), CreationTimestamp: began,
-		Labels:        map[string]string{"kubernetes.io/os": "linux", "kubernetes.io/hostname": fmt.Sprintf("node-%d", i)},
+		Labels: map[string]string{
+			"kubernetes.io/os": "linux", "kubernetes.io/hostname": fmt.Sprintf("node-%d", i)},
 		ManagedFields: managed}}
 	n.Status = corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
 		Status: corev1.ConditionTrue}},
