@@ -156,7 +156,7 @@ func uid(of string) types.UID { return types.UID(naming.Hash(of) + "-4c2e-9d55-9
 
 // stored is metadata as an API server has it.
 func stored(namespace, name string, owner metav1.OwnerReference) metav1.ObjectMeta {
-	fields := &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:nodes":{}}}`)}
+	fields := metav1.NewFieldsV1(`{"f:spec":{"f:nodes":{}}}`)
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid(name), ResourceVersion: "123456789",
 		CreationTimestamp: metav1.Now(), OwnerReferences: []metav1.OwnerReference{owner},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubeslot", FieldsType: "FieldsV1", FieldsV1: fields}}}

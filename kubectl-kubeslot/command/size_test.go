@@ -210,10 +210,12 @@ func largeNode(i int, began metav1.Time) corev1.Node {
 var managed = []metav1.ManagedFieldsEntry{
 	{Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
 		FieldsType: "FieldsV1",
-		FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{` + strings.TrimSuffix(strings.Repeat(`"f:spec":{"f:containers":{}},`, 50), ",") + `}`)}},
+		FieldsV1: metav1.NewFieldsV1("{" + strings.TrimSuffix(strings.Repeat(
+			`"f:spec":{"f:containers":{}},`, 50), ",") + "}")},
 	{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 		Subresource: "status",
-		FieldsV1:    &metav1.FieldsV1{Raw: []byte(`{` + strings.TrimSuffix(strings.Repeat(`"f:status":{"f:conditions":{}},`, 35), ",") + `}`)}},
+		FieldsV1: metav1.NewFieldsV1("{" + strings.TrimSuffix(strings.Repeat(
+			`"f:status":{"f:conditions":{}},`, 35), ",") + "}")},
 }
 
 // largePod is a pod as a Deployment has them, about 5 kB as JSON.
