@@ -37,7 +37,7 @@ const (
 // docs/performance.md.
 func TestRequestsAtSize(t *testing.T) {
 	if testing.Short() {
-		t.Skip("lists 50,000 pods: run `make test-all`")
+		t.Skip("lists 50,000 pods: make test-all")
 	}
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	server := newAPIServer(t, largeCluster(t))
@@ -83,7 +83,7 @@ func TestRequestsAtSize(t *testing.T) {
 // What is not read would not change what is shown.
 func TestReadsAgreeAtSize(t *testing.T) {
 	if testing.Short() {
-		t.Skip("lists 50,000 pods: run `make test-all`")
+		t.Skip("lists 50,000 pods: make test-all")
 	}
 	server := newAPIServer(t, largeCluster(t))
 	from, err := source.New(&rest.Config{Host: server.URL}, "default")
