@@ -186,11 +186,12 @@ func TestChartWithOtherValues(t *testing.T) {
 	values := []string{"--set", "kubecri.runtime.preset=k3s", "--set", "kubecri.builtInHandlers={mdns}", "--set-json", `handlers={"debug-echo":{},"udev":{}}`,
 		"--set", "scheduler.otherSchedulers=Mutate", "--set", "networkPolicy.enabled=true",
 		"--set", "debugEcho.configuration.enabled=true", "--set", "debugEcho.configuration.capacity=1", "--set",
-		"monitoring.nodes=true"}
+		"monitoring.nodes=true", "--set", "ui.enabled=true,ui.proxyTokenHeader=X-Forwarded-Access-Token"}
 	in.install(values...)
 	in.monitored()
 	in.awaitReady("kubeslot-debug-echo-discovery")
-	in.awaitReady("kubeslot-udev-discovery")
+	in.awaitReady("kubeslot-udev-discovery", "kubeslot-ui")
+	in.seesPage()
 	in.awaitInstances(namespace, "akri-debug-echo", 2, "node-a", "node-b")
 	in.configure("sensors", "udev", `udevRules: ['SUBSYSTEM=="macvtap", KERNELS=="sensor*"']`)
 	tap, err := in.AddMacvtap("node-a", "sensor1")

@@ -80,12 +80,12 @@ func up(t *testing.T, limit time.Duration) *install {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 		defer cancel()
 		cfg := cluster.Config{Name: cmp.Or(os.Getenv("CLUSTER"), "helm")}
-		handlers := []string{"debug-echo-discovery", "udev-discovery"}
+		more := []string{"debug-echo-discovery", "udev-discovery", "kubeslot-ui"}
 		if testing.Short() {
-			handlers = nil // they are for TestChartWithOtherValues
+			more = nil // they are for TestChartWithOtherValues
 		}
 		if shared.err = cluster.Down(ctx, cfg); shared.err == nil {
-			shared.Rig, shared.err = rig.Up(ctx, cfg, handlers...)
+			shared.Rig, shared.err = rig.Up(ctx, cfg, more...)
 		}
 	})
 	if shared.err != nil {

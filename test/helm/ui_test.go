@@ -2,11 +2,15 @@ package helm
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -76,4 +80,38 @@ func TestPageNetworkPolicy(t *testing.T) {
 	if selected := field(p, "spec", "podSelector", "matchLabels", "app.kubernetes.io/name"); selected != pods {
 		t.Errorf("the policy selects pods of %v, and the page's are of %v", selected, pods)
 	}
+}
+
+// seesPage opens the page in the cluster as a proxy does that sends users' tokens: what they see is what the API
+// server allows them.
+func (in *install) seesPage() {
+	in.Helper()
+	config, err := in.RESTConfig()
+	in.check(err)
+	client, err := rest.HTTPClientFor(config)
+	in.check(err)
+	page := func(token string) string { // through the API server's proxy of Services
+		url := config.Host + "/api/v1/namespaces/" + namespace + "/services/https:kubeslot-ui:443/proxy/"
+		request, err := http.NewRequestWithContext(in.ctx, http.MethodGet, url, nil)
+		in.check(err)
+		request.Header.Set("X-Forwarded-Access-Token", token)
+		response, err := client.Do(request)
+		in.check(err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		in.check(err)
+		return response.Status + " " + string(body)
+	}
+	contains := func(token string, parts ...string) func() (bool, string) {
+		return func() (bool, string) {
+			got := page(token)
+			return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(got, p) }), got
+		}
+	}
+	in.await("the page to refuse what is no token", contains("wrong", "401 ", "the API server does not accept the token"))
+	token := in.kubectl("create", "token", "default", "-n", "default")
+	in.await("the page to show nothing to who may see nothing", contains(token, "403 ", "configurations.akri.sh"))
+	in.kubectl("create", "clusterrolebinding", "page", "--clusterrole=kubeslot:view", "--serviceaccount=default:default")
+	in.await("the page for who may see it", contains(token, "200 ", `id="grid"`))
+	in.kubectl("delete", "clusterrolebinding", "page")
 }
