@@ -229,7 +229,7 @@ const interrupted = 128 + 2
 // Main runs the command with the arguments of the process, and returns its exit code.
 // Under the name kubectl_complete-kubeslot it completes a command line for kubectl.
 func Main(ctx context.Context, streams genericiooptions.IOStreams) int {
-	klog.SetLogger(logr.Discard()) // what client-go logs is of no use to a user, unless he asks for it with -v
+	klog.SetLogger(logr.Discard()) // what client-go logs is of no use to a user, unless they ask for it with -v
 	o := newOptions(streams)
 	root := newRoot(o)
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") {
