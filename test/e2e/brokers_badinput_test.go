@@ -95,7 +95,8 @@ func TestBrokersThatAreRefused(t *testing.T) {
 	first := r.awaitBrokerCount("quota", 1)[0]
 	r.await("the status to count the one", func() (bool, string) {
 		s := r.status("quota")
-		return s.Brokers != nil && *s.Brokers == akriv0.BrokerCount{Desired: 2, Ready: 1} && condition(s, akriv0.ConditionBrokersReady).Reason == "BrokerNotCreated", fmt.Sprintf("%+v", s)
+		return countsBrokers(s, 2, 1) && condition(s, akriv0.ConditionBrokersReady).Reason == "BrokerNotCreated",
+			fmt.Sprintf("%+v", s)
 	})
 	refusedBefore := r.refusals("pods")
 	r.check(kube.CoreV1().ResourceQuotas(r.ns).Delete(r.ctx, "full", metav1.DeleteOptions{}))

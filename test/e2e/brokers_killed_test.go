@@ -180,7 +180,8 @@ func TestControllerKilledBetweenWrites(t *testing.T) {
 		t.Helper()
 		r.await("the status", func() (bool, string) {
 			s := r.status("killed")
-			return s.Brokers != nil && *s.Brokers == akriv0.BrokerCount{Desired: desired, Ready: ready} && condition(s, akriv0.ConditionBrokersReady).Reason == reason, fmt.Sprintf("%+v", s)
+			return countsBrokers(s, desired, ready) && condition(s, akriv0.ConditionBrokersReady).Reason == reason,
+				fmt.Sprintf("%+v", s)
 		})
 	}
 	r.awaitBrokers(pods...)

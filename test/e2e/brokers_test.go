@@ -177,7 +177,8 @@ func TestBrokerPods(t *testing.T) {
 	})
 	r.await("the status", func() (bool, string) {
 		s := r.status("broke")
-		return s.Brokers != nil && *s.Brokers == akriv0.BrokerCount{Desired: 2, Ready: 2} && s.Instances == 1 && s.Nodes == 2 && s.Slots == akriv0.SlotCount{Total: 2, Held: 2} &&
+		return countsBrokers(s, 2, 2) && s.Brokers.Updated == 2 && s.Instances == 1 && s.Nodes == 2 &&
+			s.Slots == akriv0.SlotCount{Total: 2, Held: 2} &&
 			s.ObservedGeneration == 1 && len(s.Problems) == 0, fmt.Sprintf("%+v", s)
 	})
 	if m := r.controllerMetrics(); !containsAll(m, []string{`akri_broker_pod_count{configuration="broke",node="` + nodeA + `"} 1`, `akri_instance_count{configuration="broke",is_shared="true"} 1`}) {
@@ -315,7 +316,7 @@ func TestBrokerJobs(t *testing.T) {
 	}
 	r.await("the status to count it", func() (bool, string) {
 		s := r.status("job")
-		return s.Brokers != nil && *s.Brokers == akriv0.BrokerCount{Desired: 1, Ready: 1}, fmt.Sprintf("%+v", s)
+		return countsBrokers(s, 1, 1), fmt.Sprintf("%+v", s)
 	})
 	// What made Akri run it again: a claim, another capacity, a restart.
 	r.create(newPod("user", nodeA, map[string]int64{instance: 1}))

@@ -73,6 +73,11 @@ func (r *rig) status(configuration string) akriv0.ConfigurationStatus {
 	return c.Status
 }
 
+// countsBrokers reports whether the status has so many brokers.
+func countsBrokers(s akriv0.ConfigurationStatus, desired, ready int32) bool {
+	return s.Brokers != nil && s.Brokers.Desired == desired && s.Brokers.Ready == ready
+}
+
 // awaitReportedProblem waits until both nodes' slices have a problem of the Configuration,
 // with the part in its message.
 func (r *rig) awaitReportedProblem(configuration, part string) {

@@ -67,7 +67,7 @@ func TestKubectl(t *testing.T) {
 	r.awaitPending("waits", "1 of 2 slots free")
 
 	has := r.slotClaims("show")[0]
-	r.awaitKubeslot([]string{"list"}, `show +debugEcho +true +2 +2 +2 +1 +1 +1 +-`)
+	r.awaitKubeslot([]string{"list"}, `show +debugEcho +true +2 +2 +2 +1 +0 +1 +1 +-`)
 	r.awaitKubeslot([]string{"slots", "show"}, has.Name+` +Held +`+r.ns+`/has +main +node-a`, `Free`)
 	r.awaitKubeslot([]string{"instances", "show"}, devices[0].name+` +(gate|yard) +true +node-a,node-b +1`)
 	r.awaitKubeslot([]string{"pod", "has"}, `Running for .*, node node-a`, `main +`+has.Name+` +Held`)

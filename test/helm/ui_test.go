@@ -108,10 +108,12 @@ func (in *install) seesPage() {
 			return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(got, p) }), got
 		}
 	}
-	in.await("the page to refuse what is no token", contains("wrong", "401 ", "the API server does not accept the token"))
+	in.await("the page to refuse what is no token",
+		contains("wrong", "401 ", "the API server does not accept the token"))
 	token := in.kubectl("create", "token", "default", "-n", "default")
 	in.await("the page to show nothing to who may see nothing", contains(token, "403 ", "configurations.akri.sh"))
-	in.kubectl("create", "clusterrolebinding", "page", "--clusterrole=kubeslot:view", "--serviceaccount=default:default")
+	in.kubectl("create", "clusterrolebinding", "page", "--clusterrole=kubeslot:view",
+		"--serviceaccount=default:default")
 	in.await("the page for who may see it", contains(token, "200 ", `id="grid"`))
 	in.kubectl("delete", "clusterrolebinding", "page")
 }
