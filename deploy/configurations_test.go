@@ -64,7 +64,7 @@ func TestWhoChangesAHandlerIsToldWhatToDo(t *testing.T) {
 	}
 }
 
-// maxUnavailable is a number of nodes or a per cent of them; whoever writes another is told what to write.
+// maxUnavailable is a number of nodes or a per cent of them; another value is refused with what to write.
 func TestMaxUnavailableOfBrokers(t *testing.T) {
 	of := configurationSpec(t).Properties["brokerUpdate"]
 	var internal apiextensions.JSONSchemaProps

@@ -27,7 +27,7 @@ func OfConfigurations(c Config) *Reconciler {
 }
 
 func newReconciler(c Config, find finder) *Reconciler {
-	return &Reconciler{Config: c, find: find, told: map[types.NamespacedName]string{},
+	return &Reconciler{Config: c, find: find, reported: map[types.NamespacedName]string{},
 		looked: map[types.NamespacedName]time.Time{}}
 }
 

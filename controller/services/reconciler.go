@@ -64,9 +64,9 @@ type Reconciler struct {
 	Config
 	find finder
 
-	mu     sync.Mutex
-	told   map[types.NamespacedName]string    // what an Event told last
-	looked map[types.NamespacedName]time.Time // when, of objects that have or want a Service
+	mu       sync.Mutex
+	reported map[types.NamespacedName]string    // what an Event said last
+	looked   map[types.NamespacedName]time.Time // when, of objects that have or want a Service
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.looked[key] = r.Clock.Now(); trouble == "" {
-		delete(r.told, key)
+		delete(r.reported, key)
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }
@@ -196,7 +196,7 @@ func (r *Reconciler) tell(key types.NamespacedName, o *owner, reason, message st
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.told, key)
+	delete(r.reported, key)
 	delete(r.looked, key)
 }
 
@@ -204,8 +204,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 func (r *Reconciler) isNews(key types.NamespacedName, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.told[key]
-	r.told[key] = text
+	before := r.reported[key]
+	r.reported[key] = text
 	return before != text
 }
 

@@ -121,11 +121,11 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		}
 	}
 	recorder, writer := mgr.GetEventRecorder(userAgent), client.WithFieldOwner(mgr.GetClient(), userAgent)
-	judge := claims.New(claims.Config{
+	claimReconciler := claims.New(claims.Config{
 		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv,
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
 	})
-	w := watch.New(mgr.GetCache(), made, inv, judge.Forget)
+	w := watch.New(mgr.GetCache(), made, inv, claimReconciler.Forget)
 	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		enabled    bool
 	}{
 		{"instances", viewed, watch.Instances, true},
-		{"claims", judge, watch.Claims, true},
+		{"claims", claimReconciler, watch.Claims, true},
 		{"brokers", broker, watch.Brokers, o.brokers},
 		{"instance-services", services.OfInstances(forServices), watch.InstanceServices, o.services},
 		{"configurations", statuses, watch.Configurations, true},

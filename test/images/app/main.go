@@ -38,7 +38,8 @@ const usage = `app is the program of the image kubeslot.test/app:1, to look at a
 `
 
 // arguments are how many each command takes.
-var arguments = map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "end": 0, "read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3, "help": 0}
+var arguments = map[string]int{"run": 0, "env": 0, "exit": 1, "sleep": 1, "end": 0,
+	"read": 2, "get": 1, "ls": 1, "hold": 2, "witness": 3, "help": 0}
 
 func main() {
 	args := os.Args[1:]
