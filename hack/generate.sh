@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates deep copies, clients and CRDs from the API types, the plugin arguments' deep copies, the
-# discovery protocol, dashboards, and the pages of docs/reference.
+# protocols of discovery and plugins, dashboards, and the pages of docs/reference.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,9 @@ rm -rf types/client/{clientset,informers,listers}
   --versioned-clientset-package "$client/clientset/versioned" --listers-package "$client/listers" \
   --go-header-file "$header" "${apis[@]}"
 "$tools/controller-gen" crd paths=./types/akri/v0 paths=./types/kubeslot/v1alpha1 output:crd:dir=deploy/crds
-"$tools/protocompile" . types/discovery/v0/discovery.proto
+for proto in types/discovery/v0/discovery types/plugin/registration/registration types/plugin/v1alpha1/plugin; do
+  "$tools/protocompile" . "$proto.proto"
+done
 go run ./deploy/monitoring/cmd/monitoring deploy/monitoring
 deploy/helm/copy.sh
 go run ./hack/reference docs/reference deploy/helm/kubeslot/README.md
