@@ -31,15 +31,16 @@ const (
 	hanging  = "hanging" // not called: an earlier call has not returned
 	errored  = "error"   // the plugin returned an error
 	invalid  = "invalid" // its result makes no sense
+	away     = "away"    // not called: its process is not there
 )
 
-var kinds = []string{panicked, timedOut, hanging, errored, invalid}
+var kinds = []string{panicked, timedOut, hanging, errored, invalid, away}
 
 // Fault is a call that went wrong.
 type Fault struct {
 	Plugin string
 	Method string
-	// Kind is a metric's label: panic, timeout, hanging, error or invalid.
+	// Kind is a metric's label: panic, timeout, hanging, error, invalid or away.
 	Kind string
 	Err  error
 }
@@ -47,6 +48,9 @@ type Fault struct {
 // Error says which plugin failed at what, and how, on one line.
 func (f *Fault) Error() string {
 	text, _, _ := strings.Cut(f.Err.Error(), "\n")
+	if f.Kind == away {
+		return text
+	}
 	return fmt.Sprintf("device plugin %q failed in %s: %s", f.Plugin, f.Method, text)
 }
 
@@ -79,19 +83,21 @@ func newCaller(name string, d device.Device, timeout time.Duration, numbers *met
 	return c
 }
 
-// hangs says what has not returned in its time; nil when nothing hangs.
-func (c *caller) hangs() error {
+// unavailable says why the plugin cannot be called: a call has not returned in its time, or
+// its process is not there. Nil when it can.
+func (c *caller) unavailable() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running == "" || time.Now().Before(c.late) {
-		return nil
+	running, since, hangs := c.running, c.since, c.running != "" && !time.Now().Before(c.late)
+	c.mu.Unlock()
+	if !hangs {
+		return c.away()
 	}
-	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, c.running, time.Since(c.since).Round(time.Second))
+	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, running, time.Since(since).Round(time.Second))
 }
 
 // begin waits until no call runs, or ctx is done.
 func (c *caller) begin(ctx context.Context, method string, timeout time.Duration) error {
-	if err := c.hangs(); err != nil {
+	if err := c.unavailable(); err != nil {
 		return err
 	}
 	select {
@@ -149,6 +155,8 @@ func (c *caller) fault(method string, err error) *Fault {
 		kind = timedOut
 	case errors.Is(err, errHanging):
 		kind = hanging
+	case isAway(err):
+		kind = away
 	case errors.Is(err, nodeinfo.ErrInvalid):
 		kind = invalid
 	}
