@@ -58,9 +58,6 @@ func (f *Fault) reason() string {
 	return fmt.Sprintf("device scheduler %s failed in %s: %s", f.Plugin, f.Method, text)
 }
 
-// errLie is in the error of a call whose result makes no sense.
-var errLie = errors.New("invalid result")
-
 // errHanging is the error of a call that was not made.
 var errHanging = errors.New("not called: an earlier call has not returned yet")
 
@@ -128,7 +125,7 @@ func (p *plugin) fault(a about, err error) *Fault {
 		kind = TimedOut
 	case errors.Is(err, errHanging):
 		kind = Hanging
-	case errors.Is(err, errLie):
+	case errors.Is(err, contain.ErrInvalid):
 		kind = Lied
 	}
 	f := &Fault{Plugin: p.name, Method: a.method, Node: a.node, Pod: a.pod, Kind: kind, Err: err}

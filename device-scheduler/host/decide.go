@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -92,7 +93,7 @@ func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault)
 	got, fault := call(p, a, func(s devicescheduler.DeviceScheduler) (answer, error) {
 		ok, reasons, score := s.PodFitsDevice(nodeCopy, podCopy, false)
 		if math.IsNaN(score) || math.IsInf(score, 0) {
-			return answer{}, fmt.Errorf("%w: the score %v", errLie, score)
+			return answer{}, fmt.Errorf("%w: the score %v", contain.ErrInvalid, score)
 		}
 		got := answer{ok: ok, score: score}
 		if !ok {

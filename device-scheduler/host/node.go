@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/group"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -166,7 +167,7 @@ func (p *plugin) account(method string, node *types.NodeInfo, pod *types.PodInfo
 		}
 		for name, n := range node.Used {
 			if n < 0 {
-				return nil, fmt.Errorf("%w: %d of %q would be used", errLie, n, name)
+				return nil, fmt.Errorf("%w: %d of %q would be used", contain.ErrInvalid, n, name)
 			}
 		}
 		return clone(node.Used), nil
