@@ -152,30 +152,16 @@ func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
 		part.out = errors.New("it has not started yet")
 	}
 	for _, name := range assigned {
-		if has(p.data, name) {
+		if p.data.Has(name) {
 			part.owns[name] = true
 		}
 	}
 	for _, name := range asked {
-		if has(p.data, name) {
+		if p.data.Has(name) {
 			part.asked = max(part.asked, name) // any, but always the same
 		}
 	}
 	return part
-}
-
-// has reports whether a plugin that said info, nil for nothing yet, says that the
-// node has the resource.
-func has(info *types.NodeInfo, name types.ResourceName) bool {
-	if info == nil {
-		return false
-	}
-	for _, list := range []types.ResourceList{info.Allocatable, info.Capacity, info.KubeAlloc, info.KubeCap} {
-		if _, said := list[name]; said {
-			return true
-		}
-	}
-	return false
 }
 
 // waitFor refuses the container while a plugin that has, or may have, a part in

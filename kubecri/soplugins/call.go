@@ -1,6 +1,7 @@
 package soplugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,8 +49,8 @@ type Fault struct {
 // Error says which plugin failed at what, and how, on one line.
 func (f *Fault) Error() string {
 	text, _, _ := strings.Cut(f.Err.Error(), "\n")
-	if f.Kind == away {
-		return text
+	if strings.HasPrefix(text, fmt.Sprintf("plugin %q ", f.Plugin)) { // of a Remote
+		return "device " + text
 	}
 	return fmt.Sprintf("device plugin %q failed in %s: %s", f.Plugin, f.Method, text)
 }
@@ -127,22 +128,29 @@ func call[T any](ctx context.Context, c *caller, method string, f func(device.De
 	waiting, cancel := context.WithTimeout(ctx, c.timeout) // or until ctx's own deadline
 	defer cancel()
 	deadline, _ := waiting.Deadline()
+	type result struct {
+		value T
+		err   error // the plugin's, which may be ErrTimeout, too
+	}
+	var of result
 	err := c.begin(waiting, method, time.Until(deadline))
-	var value T
 	if err == nil {
 		// One deadline for the wait and the call: whoever asks has no time for both.
 		left := max(time.Until(deadline), time.Millisecond)
-		value, err = contain.Do(left, func() (T, error) { return f(c.device) }, c.end)
+		of, err = contain.Do(left, func() (of result, _ error) {
+			of.value, of.err = f(c.device)
+			return of, nil
+		}, c.end)
 		if !errors.Is(err, contain.ErrTimeout) {
 			c.end()
 		}
 	}
 	c.numbers.Called(method, time.Since(start))
-	if err != nil {
+	if err = cmp.Or(err, of.err); err != nil {
 		var zero T
 		return zero, c.fault(method, err)
 	}
-	return value, nil
+	return of.value, nil
 }
 
 func (c *caller) fault(method string, err error) *Fault {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -15,12 +16,12 @@ import (
 // added, before it counts as away: as long as containers wait by default (--device-timeout).
 const comesWithin = 5 * time.Second
 
-// Remote is a device plugin that is a process of its own, which comes and goes. What it answers to
-// New, Start, UpdateNodeInfo and OwnVariables is known already; it is not asked while it is away.
+// Remote is a device plugin that is a process of its own, which comes and goes: remote.Device. It is
+// not asked while it is away. Its errors name the plugin.
 type Remote interface {
 	device.Device
 	device.VariableOwner
-	// Away says, with the plugin's name, why it cannot be called now; nil if it can.
+	// Away says why the plugin cannot be called now, with remote.ErrAway; nil if it can.
 	Away() error
 	// Required is whether containers that may need the plugin wait while it is away. Those that
 	// need it do so in any case.
@@ -51,6 +52,8 @@ func (p *Plugins) Add(r Remote, directory string) (wake func()) {
 	}
 }
 
+var _ Remote = &remote.Device{}
+
 // remote is nil for a plugin of a .so file.
 func (c *caller) remote() Remote {
 	r, _ := c.device.(Remote)
@@ -66,22 +69,12 @@ func (c *caller) optional() bool {
 // away says why the plugin's process cannot be called.
 func (c *caller) away() error {
 	if r := c.remote(); r != nil {
-		if err := r.Away(); err != nil {
-			return awayError{err}
-		}
+		return r.Away()
 	}
 	return nil
 }
 
-// awayError is what Away returned.
-type awayError struct{ error }
-
-func (e awayError) Unwrap() error { return e.error }
-
-func isAway(err error) bool {
-	_, is := errors.AsType[awayError](err)
-	return is
-}
+func isAway(err error) bool { return errors.Is(err, remote.ErrAway) }
 
 // awaitFirst waits until a plugin that was just added may have come.
 func (p *plugin) awaitFirst(ctx context.Context) {

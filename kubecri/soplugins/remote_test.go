@@ -2,17 +2,18 @@ package soplugins
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 )
 
-var errGone = errors.New(`plugin "x" is away since noon: start it`)
+var errGone = fmt.Errorf(`plugin "x" %w since noon: start it`, remote.ErrAway)
 
 // wantError wants an error with the text, or none.
 func wantError(t *testing.T, err error, text string) {
@@ -76,13 +77,14 @@ func TestRemoteComesAndGoes(t *testing.T) {
 		if node, settled := w.node(); node["x"] != 1 || !settled {
 			t.Errorf("away, and the node has %v", node)
 		}
-		if e := w.event(); !strings.Contains(e, `Warning DevicePluginFailed plugin "x" is away since noon`) {
+		if e := w.event(); !strings.Contains(e, `Warning DevicePluginFailed device plugin "a" failed in`) ||
+			!strings.Contains(e, `plugin "x" is away since noon`) {
 			t.Errorf("event %q", e)
 		}
 		wantError(t, w.Failing(), `plugin "x" is away since noon`)
 		_, err := w.Allocate(t.Context(), assigned("x"), "main")
 		wantError(t, err, `device plugin "a" cannot be asked now: plugin "x" is away`)
-		change(errors.New("for another second"), says())
+		change(fmt.Errorf("%w for another second", errGone), says())
 		if e := w.event(); e != "" {
 			t.Errorf("the same event again: %q", e)
 		}
