@@ -60,14 +60,14 @@ func TestPlatforms(t *testing.T) {
 		if !strings.Contains(page, "platforms/"+name+".yaml") {
 			t.Errorf("docs/platforms.md says nothing of platforms/%s.yaml", name)
 		}
-		all := h.renderPlatform(t, name)
+		all := h.renderPlatform(t, name, withPlugins...)
 		for _, o := range all {
 			if err := fitsKind(o); err != nil {
 				t.Errorf("%s: %s: %v", name, key(o), err)
 			}
 		}
-		if pods := all.pods(t); len(pods) != 6 {
-			t.Errorf("%s: %d pods, want 6", name, len(pods))
+		if pods := all.pods(t); len(pods) != 8 {
+			t.Errorf("%s: %d pods, want 8", name, len(pods))
 		}
 	}
 }
@@ -92,7 +92,8 @@ func TestPodSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range newHelm(t, 4).render(t, "--set-json", `handlers={"udev":{},"onvif":{}}`).pods(t) {
+	values := append([]string{"--set-json", `handlers={"udev":{},"onvif":{}}`}, withPlugins...)
+	for _, pod := range newHelm(t, 4).render(t, values...).pods(t) {
 		want := psaapi.LevelRestricted
 		if worksOnNodes(pod.Name) {
 			want = psaapi.LevelPrivileged
