@@ -15,7 +15,7 @@ import (
 var withPlugins = []string{
 	"--set-json", `plugins.devices=[
 		{"name":"widgets","image":{"repository":"reg.example/widgets","tag":"v1"},"args":["device"],
-		 "hostPaths":["/opt/widgets"]},
+		 "hostPaths":["/opt/widgets"],"updateStrategy":{"type":"OnDelete"}},
 		{"name":"example.com","image":{"repository":"reg.example/other","digest":"sha256:` + oneDigest + `"},
 		 "policy":"ignore"}]`,
 	"--set-json", `plugins.schedulers=[{"name":"example.com","image":{"repository":"reg.example/widgets","tag":"v1"},
@@ -37,7 +37,8 @@ func TestNoPlugins(t *testing.T) {
 func TestPlugins(t *testing.T) {
 	pods := map[string]corev1.Pod{}
 	values := append([]string{"--set", "plugins.devices[1].securityContext.privileged=true"}, withPlugins...)
-	for _, pod := range newHelm(t, 4).render(t, values...).pods(t) {
+	all := newHelm(t, 4).render(t, values...)
+	for _, pod := range all.pods(t) {
 		pods[pod.Name] = pod.Pod
 	}
 	folder := func(half string) string { return "/run/kubeslot/plugins/" + half }
@@ -76,6 +77,12 @@ func TestPlugins(t *testing.T) {
 			t.Errorf("%s of the plugin's pods (-kubecri's +got):\n%s", what, diff)
 		}
 	}
+	for name, want := range map[string]string{"widgets": "map[type:OnDelete]", "example.com": "map[rollingUpdate:"} {
+		got := fmt.Sprint(field(all.get(t, "DaemonSet", "kubeslot-plugin-"+name), "spec", "updateStrategy"))
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("update strategy %s of plugin %s, want %s", got, name, want)
+		}
+	}
 	other := namedContainer(t, pods["kubeslot-plugin-example.com"], "plugin")
 	if want := "reg.example/other@sha256:" + oneDigest; other.Image != want {
 		t.Errorf("image %s, want %s", other.Image, want)
@@ -89,7 +96,8 @@ func TestPlugins(t *testing.T) {
 		t.Error("the scheduler does not start without its plugins: they are init containers")
 	}
 	wantVolume(t, scheduler, "plugin-example-com", folder("schedulers"), "emptyDir")
-	wantVolume(t, scheduler, "plugin-example-com", "/var/run/secrets/kubernetes.io/serviceaccount", "emptyDir read-only")
+	const token = "/var/run/secrets/kubernetes.io/serviceaccount"
+	wantVolume(t, scheduler, "plugin-example-com", token, "emptyDir read-only")
 	c = namedContainer(t, scheduler, "plugin-example-com")
 	if c.SecurityContext.RunAsUser == nil || *c.SecurityContext.RunAsUser != 65532 {
 		t.Errorf("the scheduler's plugin is no process of its user: %+v", c.SecurityContext)
@@ -104,7 +112,7 @@ func TestBadPlugins(t *testing.T) {
 		{"devices", `{` + image + `}`, "'/plugins/devices/0': missing property 'name'"},
 		{"devices", `{"name":"A",` + image + `}`, "'/plugins/devices/0/name': 'A' does not match pattern"},
 		{"devices", `{"name":"a","image":{"repository":"r"}}`, "'/plugins/devices/0/image': missing property 'tag'"},
-		{"devices", `{"name":"a","hostPaths":["dev"],` + image + `}`, "'/plugins/devices/0/hostPaths/0': 'dev' does not match"},
+		{"devices", `{"name":"a","hostPaths":["dev"],` + image + `}`, "'/plugins/devices/0/hostPaths/0': 'dev'"},
 		{"devices", `{"name":"a",` + image + `},{"name":"a",` + image + `}`, "plugins.devices has the name a twice"},
 		{"schedulers", `{"name":"a","policy":"maybe",` + image + `}`, "'/plugins/schedulers/0/policy': value must be one of"},
 		{"schedulers", `{"name":"a","hostPaths":["/a"],` + image + `}`, "additional properties 'hostPaths' not allowed"},
