@@ -50,7 +50,7 @@ func dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, err := listener(peer)
+	uid, err := listener(peer.(*net.UnixConn))
 	if err == nil {
 		err = trust(uid)
 	}
@@ -58,50 +58,23 @@ func dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
 		peer.Close()
 		return nil, fmt.Errorf("the process that listens belongs to %w", err)
 	}
-	conn, err := over(peer)
-	if err != nil {
-		peer.Close()
-		return nil, err
-	}
-	if err := greet(ctx, conn); err != nil {
-		conn.Close()
-		peer.Close()
-		return nil, err
-	}
-	return conn, nil
-}
-
-// greet waits until the server speaks HTTP/2.
-func greet(ctx context.Context, conn *grpc.ClientConn) error {
-	conn.Connect()
-	for {
-		switch state := conn.GetState(); state {
-		case connectivity.Ready:
-			return nil
-		case connectivity.TransientFailure, connectivity.Shutdown:
-			return errors.New("its server closes the connection, or speaks no HTTP/2")
-		default:
-			if !conn.WaitForStateChange(ctx, state) {
-				return fmt.Errorf("its server does not begin to speak HTTP/2: %w", ctx.Err())
-			}
-		}
-	}
+	return client(ctx, peer)
 }
 
 // listener returns the user of the process that listens at the other end.
-func listener(conn net.Conn) (uid uint32, err error) {
-	raw, err := conn.(syscall.Conn).SyscallConn()
+func listener(conn *net.UnixConn) (uid uint32, err error) {
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	var credentials *unix.Ucred
+	var peer *unix.Ucred
 	controlErr := raw.Control(func(fd uintptr) {
-		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(controlErr, err); err != nil {
 		return 0, err
 	}
-	return credentials.Uid, nil
+	return peer.Uid, nil
 }
 
 // trust refuses users that are neither root nor this process's: what a plugin says decides who gets
@@ -114,14 +87,14 @@ func trust(uid uint32) error {
 		uid, os.Geteuid())
 }
 
-// over returns a client on the connection, which is used once: it does not connect again.
-func over(peer net.Conn) (*grpc.ClientConn, error) {
+// client returns a client on the connection once the server speaks HTTP/2. It does not connect again.
+func client(ctx context.Context, peer net.Conn) (*grpc.ClientConn, error) {
 	var used atomic.Bool
-	return grpc.NewClient("passthrough:///plugin",
+	conn, err := grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if used.Swap(true) {
-				return nil, errors.New("the plugin closed the connection")
+				return nil, errEnded
 			}
 			return peer, nil
 		}),
@@ -134,4 +107,17 @@ func over(peer net.Conn) (*grpc.ClientConn, error) {
 		grpc.WithInitialWindowSize(windowBytes),
 		grpc.WithInitialConnWindowSize(windowBytes),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes))
+	if err != nil {
+		peer.Close()
+		return nil, err
+	}
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if state == connectivity.TransientFailure || !conn.WaitForStateChange(ctx, state) {
+			conn.Close()
+			peer.Close()
+			return nil, errors.New("its server closes the connection, or does not speak HTTP/2")
+		}
+	}
+	return conn, nil
 }

@@ -2,9 +2,11 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,8 +45,22 @@ func tempFolder(t *testing.T) string {
 	return folder
 }
 
-// run runs Sockets, with Connect as the configuration has it, or one that holds the connection.
-func run(t *testing.T, config Config, change ...func(*Sockets)) *Sockets {
+// hold is a Connect that is ready at once.
+func hold(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// run runs Sockets, with Connect as the configuration has it, or hold.
+func run(t *testing.T, config Config) *Sockets {
+	t.Helper()
+	s, _ := runLogged(t, config)
+	return s
+}
+
+// runLogged returns also what has been logged.
+func runLogged(t *testing.T, config Config) (s *Sockets, log func() string) {
 	t.Helper()
 	if config.Folder == "" {
 		config.Folder = tempFolder(t)
@@ -52,22 +68,22 @@ func run(t *testing.T, config Config, change ...func(*Sockets)) *Sockets {
 	if config.Half == registration.Half_UNKNOWN {
 		config.Half = registration.Half_DEVICE
 	}
-	if config.Connect == nil {
-		config.Connect = func(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
-			ready()
-			<-ctx.Done()
-			return ctx.Err()
-		}
+	if config.Added == nil {
+		config.Added = func(*Plugin) {}
 	}
-	s, err := New(config)
+	if config.Changed == nil {
+		config.Changed = func(*Plugin) {}
+	}
+	if config.Connect == nil {
+		config.Connect = hold
+	}
+	var err error
+	s, err = New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.retry.Duration = 10 * time.Millisecond
-	for _, f := range change {
-		f(s)
-	}
-	logger, _ := ktesting.NewTestContext(t)
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	done := make(chan struct{})
 	go func() {
@@ -78,7 +94,18 @@ func run(t *testing.T, config Config, change ...func(*Sockets)) *Sockets {
 		cancel()
 		<-done
 	})
-	return s
+	return s, logger.GetSink().(ktesting.Underlier).GetBuffer().String
+}
+
+// awaitLog waits until the text is logged.
+func awaitLog(t *testing.T, log func() string, text string) {
+	t.Helper()
+	eventually(t, func() error {
+		if !strings.Contains(strings.ReplaceAll(log(), `\"`, `"`), text) {
+			return fmt.Errorf("not logged: %s; but:\n%.5000s", text, log())
+		}
+		return nil
+	})
 }
 
 // plugin is a server of the protocol. The zero value is a device half named "widget", whose answers
@@ -100,7 +127,8 @@ func (p *plugin) GetInfo(context.Context, *registration.GetInfoRequest) (*regist
 }
 
 func widget() *registration.PluginInfo {
-	return &registration.PluginInfo{Name: "widget", Half: registration.Half_DEVICE, SupportedVersions: []string{"v1alpha1"}}
+	return &registration.PluginInfo{Name: "widget", Half: registration.Half_DEVICE,
+		SupportedVersions: []string{"v1alpha1"}}
 }
 
 func (p *plugin) NotifyStatus(_ context.Context, s *registration.Status) (*registration.StatusResponse, error) {
@@ -146,13 +174,14 @@ func listen(t *testing.T, s *Sockets, name string) net.Listener {
 
 // ask calls the plugin's Allocate, and returns the mark in its answer.
 func ask(p *Plugin, timeout time.Duration) (mark string, err error) {
-	err = p.Call(context.Background(), timeout, "Allocate", func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	allocate := func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
 		if len(answer.GetDeviceNodes()) > 0 {
 			mark = answer.GetDeviceNodes()[0]
 		}
 		return err
-	})
+	}
+	err = p.Call(context.Background(), timeout, "Allocate", allocate)
 	return mark, err
 }
 

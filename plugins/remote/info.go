@@ -44,7 +44,8 @@ func checkSocket(name string) error {
 	if name == "" || filepath.Base(name) == name && name != "." && name != ".." {
 		return nil
 	}
-	return fmt.Errorf("it names the socket %q, which is not the name of a file in the same folder", shorten(name, maxQuoted))
+	return fmt.Errorf("it names the socket %q, which is not the name of a file in the same folder",
+		shorten(name, maxQuoted))
 }
 
 // shorten returns the text on one line of at most this many bytes, and whatever a log can print.

@@ -123,9 +123,9 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	case s.conn.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
 		how, err = cut, errEnded
 	case limited.Err() == nil:
-	case errors.Is(limited.Err(), context.DeadlineExceeded) && p.clock.Since(begun) >= timeout/2: // the caller's own may be sooner
+	case errors.Is(limited.Err(), context.DeadlineExceeded) && p.clock.Since(begun) >= timeout/2:
 		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, timeout)
-	default:
+	default: // the caller gave up, or its own deadline came much sooner
 		how = cut
 	}
 	p.end(s, tries, how)

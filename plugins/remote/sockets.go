@@ -50,7 +50,6 @@ type Config struct {
 	// closed, and made again after a while.
 	Connect func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error
 	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
-	// It may be nil, as may be Changed.
 	Added func(*Plugin)
 	// Changed is called when the plugin came, went away, or is not called for a while or may be
 	// again. It may be called concurrently, and must not wait; the Plugin has the state.
@@ -59,10 +58,11 @@ type Config struct {
 
 // Sockets are the plugins of a folder. It is safe for concurrent use.
 type Sockets struct {
-	config Config
-	clock  clock.WithDelayedExecution
-	retry  wait.Backoff
-	look   chan struct{} // has an entry when a place for a socket may be free
+	config  Config
+	watcher *fsnotify.Watcher
+	clock   clock.WithDelayedExecution
+	retry   wait.Backoff
+	free    chan struct{} // has an entry when a place for a socket has become free
 
 	adding sync.Mutex // is held while Added is called
 	mu     sync.Mutex
@@ -71,20 +71,16 @@ type Sockets struct {
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
-	if config.Half == registration.Half_UNKNOWN || config.Connect == nil || config.Folder == "" {
-		return nil, errors.New("plugins' sockets need a folder, a half and Connect")
-	}
-	if config.Added == nil {
-		config.Added = func(*Plugin) {}
-	}
-	if config.Changed == nil {
-		config.Changed = func(*Plugin) {}
-	}
-	s := &Sockets{config: config, clock: clock.RealClock{}, retry: retry, look: make(chan struct{}, 1), byName: map[string]*Plugin{}}
+	s := &Sockets{config: config, clock: clock.RealClock{}, retry: retry, free: make(chan struct{}, 1),
+		byName: map[string]*Plugin{}}
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
 		}
+	}
+	var err error
+	if s.watcher, err = fsnotify.NewWatcher(); err != nil {
+		return nil, fmt.Errorf("watch plugins' sockets: %w", err)
 	}
 	return s, nil
 }
@@ -134,33 +130,24 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		logger.Error(err, "Cannot watch the folder of plugins' sockets; looking at it", "every", lookInterval)
-		watcher = &fsnotify.Watcher{} // has no events
-	} else {
-		defer watcher.Close()
-	}
+	defer s.watcher.Close()
 	f := folder{Sockets: s, sockets: map[string]*socket{}}
 	defer f.running.Wait()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if watcher.Events != nil {
-			_ = watcher.Add(s.config.Folder) // fails while it is missing; again is nothing
-		}
-		f.update(ctx)
+		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
+		f.problems.log(klog.FromContext(ctx), f.update(ctx), "Cannot connect to all plugins")
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
 			continue
-		case <-s.look:
+		case <-s.free:
 			continue
-		case <-watcher.Events:
-		case <-watcher.Errors: // events may be lost
+		case <-s.watcher.Events:
+		case <-s.watcher.Errors: // events may be lost
 		}
-		drain(ctx, watcher.Events)
+		drain(ctx, s.watcher.Events)
 	}
 }
 
@@ -185,16 +172,16 @@ type folder struct {
 	orders  int                // that were given to sockets
 	running sync.WaitGroup     // of follow
 	mu      sync.Mutex
-	places  int // of maxSockets that are taken; also by sockets that are gone and still have calls
-	logged  string
+	places  int // of maxSockets that are taken; also by sockets that are gone and still connected
+
+	problems problems
 }
 
-// update follows the sockets that are new.
-func (f *folder) update(ctx context.Context) {
+// update follows the sockets that are new. An error means that it does not follow all.
+func (f *folder) update(ctx context.Context) error {
 	files, err := list(f.config.Folder)
 	if err != nil {
-		f.report(ctx, err)
-		return
+		return err
 	}
 	for name, sock := range f.sockets {
 		if now := files[name]; now == nil || !same(sock.file, now) {
@@ -212,10 +199,10 @@ func (f *folder) update(ctx context.Context) {
 		}
 	}
 	if len(over) > 0 {
-		err = fmt.Errorf("%s: at most %d sockets are connected, remove some: these are not: %s",
+		return fmt.Errorf("%s has more than %d sockets, which are not connected until others are removed: %s",
 			f.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
 	}
-	f.report(ctx, err)
+	return nil
 }
 
 // add follows a socket, if a place is free.
@@ -235,23 +222,11 @@ func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
 		f.places--
 		f.mu.Unlock()
 		select {
-		case f.look <- struct{}{}:
+		case f.free <- struct{}{}:
 		default:
 		}
 	})
 	return true
-}
-
-// report logs what is wrong with the folder, once until that changes.
-func (f *folder) report(ctx context.Context, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != f.logged && err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot connect to all plugins")
-	}
-	f.logged = text
 }
 
 // list returns the folder's files that are named as sockets. A folder that is missing has none.
@@ -267,6 +242,9 @@ func list(path string) (map[string]fs.FileInfo, error) {
 	entries, err := folder.ReadDir(maxFiles)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
+	}
+	if len(entries) == maxFiles {
+		return nil, fmt.Errorf("%s has %d files or more: remove what is no plugin's", path, maxFiles)
 	}
 	files := map[string]fs.FileInfo{}
 	for _, e := range entries {
