@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,11 +181,15 @@ func TestUntrusted(t *testing.T) {
 				runtime.LockOSThread() // which ends with the goroutine: its user is another
 				defer close(done)
 				l := listen(t, s, "half")
-				fd, _ := l.(interface{ File() (*os.File, error) }).File()
 				if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, other, other, other); errno != 0 {
 					t.Error(errno)
 				}
-				if err := unix.Listen(int(fd.Fd()), 10); err != nil { // its credentials are taken anew
+				raw, err := l.(syscall.Conn).SyscallConn()
+				if err != nil {
+					t.Error(err)
+				}
+				_ = raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 10) }) // its credentials are taken anew
+				if err != nil {
 					t.Error(err)
 				}
 				go server.Serve(l)

@@ -83,6 +83,8 @@ func TestComesAndGoes(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	s := run(t, Config{})
 	begun, finish := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(finish) })
+	defer end()
 	server := serve(t, s, "a.sock", &plugin{allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
 		close(begun)
 		<-finish
@@ -106,7 +108,7 @@ func TestGracefulStop(t *testing.T) {
 		}
 		return nil
 	})
-	close(finish)
+	end()
 	if got := <-got; got != "last<nil>" {
 		t.Errorf("the call in flight got %s", got)
 	}
@@ -136,6 +138,8 @@ func TestTwoServers(t *testing.T) {
 			return ctx.Err()
 		}})
 	begun, finish := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(finish) })
+	defer end()
 	begin := sync.OnceFunc(func() { close(begun) })
 	serve(t, s, "old.sock", &plugin{allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
 		begin()
@@ -166,7 +170,7 @@ func TestTwoServers(t *testing.T) {
 		t.Fatalf("a connection with a call in flight ended: %v", err)
 	default:
 	}
-	close(finish)
+	end()
 	if got := <-got; got != "old<nil>" {
 		t.Errorf("the older one's call got %s", got)
 	}
