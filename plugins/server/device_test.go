@@ -127,7 +127,7 @@ func TestWatch(t *testing.T) {
 		if n := <-stream.sent; n != 1 || time.Since(begin) != 0 {
 			t.Error(n, time.Since(begin))
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10*time.Minute + time.Second) // a look each minute, of which none sends
 		s.mu.Lock()
 		m.count = 2
 		s.mu.Unlock()

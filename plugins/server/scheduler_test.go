@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -158,12 +157,7 @@ func TestScheduler(t *testing.T) {
 		t.Errorf("the plugin knows %q", p.knows())
 	}
 	two.CloseSend()
-	for end := time.Now().Add(deadline); p.knows() != "" && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-	if p.knows() != "" {
-		t.Errorf("the plugin still knows %q", p.knows())
-	}
+	until(t, func() bool { return p.knows() == "" })
 
 	allocated, err := client.Allocate(ctx, &pb.AllocateRequest{Pod: pod, Node: node("n", 1)})
 	if err != nil || allocated.GetChanges().GetRunningContainers()["main"].GetAllocateFrom()["a"] != "b" {

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -57,17 +56,25 @@ func (p Plugin) Serve(ctx context.Context, folder string) error {
 	if err != nil {
 		return fmt.Errorf("plugin %s: %w", p.Name, err)
 	}
-	var calls sync.RWMutex // held, shared, by each call in flight that is no stream
 	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 		handler grpc.UnaryHandler) (response any, err error) {
-		calls.RLock()
-		defer calls.RUnlock()
 		defer recovered(info.FullMethod, &err)
 		return handler(ctx, request)
 	}), grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-		handler grpc.StreamHandler) (err error) {
-		defer recovered(info.FullMethod, &err)
-		return handler(service, stream)
+		handler grpc.StreamHandler) error {
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			defer func() { ended <- err }()
+			defer recovered(info.FullMethod, &err)
+			err = handler(service, stream)
+		}()
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done(): // returning ends the stream, and so the handler
+			return status.Error(codes.Unavailable, "the plugin ends")
+		}
 	}))
 	registration.RegisterRegistrationServer(server, registrar{plugin: p})
 	p.Register(server)
@@ -80,17 +87,9 @@ func (p Plugin) Serve(ctx context.Context, folder string) error {
 	case <-ctx.Done():
 	}
 	listener.Remove() // so that nobody connects any more
-	idle := make(chan struct{})
-	go func() {
-		calls.Lock() // calls that come now wait, and end with the connection
-		defer calls.Unlock()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-	case <-time.After(stopTimeout):
-	}
-	server.Stop()
+	late := time.AfterFunc(stopTimeout, server.Stop)
+	defer late.Stop()
+	server.GracefulStop()
 	return err
 }
 

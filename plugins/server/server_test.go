@@ -51,6 +51,16 @@ func timeout(t *testing.T) context.Context {
 	return ctx
 }
 
+// until waits for the condition.
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(deadline); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain")
+		}
+	}
+}
+
 func sockets(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -121,9 +131,7 @@ func TestEnd(t *testing.T) {
 	}()
 	<-m.called
 	go func() { ended <- stop() }()
-	for len(sockets(t, folder)) > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, func() bool { return len(sockets(t, folder)) == 0 })
 	close(m.release)
 	if err := errors.Join(<-answered, <-ended); err != nil {
 		t.Error(err)
