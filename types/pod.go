@@ -43,6 +43,9 @@ func FillContainerInfo(fill *ContainerInfo) *ContainerInfo {
 // PodInfo is the content of a pod's KubeDevice/DeviceInfo annotation.
 type PodInfo struct {
 	Name string `json:"podname,omitempty"`
+	// Namespace and UID are never serialized: the annotation is the pod's own.
+	Namespace string `json:"-"`
+	UID       string `json:"-"`
 	// NodeName is the node for which DevRequests and AllocateFrom are valid.
 	NodeName string `json:"nodename,omitempty"`
 	// Requests are those of the pod as a whole.
@@ -64,6 +67,8 @@ func NewPodInfo() *PodInfo {
 func (p *PodInfo) Clone() *PodInfo {
 	return &PodInfo{
 		Name:              p.Name,
+		Namespace:         p.Namespace,
+		UID:               p.UID,
 		NodeName:          p.NodeName,
 		Requests:          orEmpty(maps.Clone(p.Requests)),
 		InitContainers:    cloneContainers(p.InitContainers),

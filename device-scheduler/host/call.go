@@ -22,10 +22,11 @@ const (
 	Hanging  FaultKind = "hanging" // not called: an earlier call has not returned
 	Errored  FaultKind = "error"   // the plugin returned an error
 	Lied     FaultKind = "invalid" // its result makes no sense
+	Away     FaultKind = "away"    // not called: a Remote that should be asked is not there, or does not answer
 )
 
 // Kinds are all kinds of fault, to begin a metric's label set with zeros.
-func Kinds() []FaultKind { return []FaultKind{Panicked, TimedOut, Hanging, Errored, Lied} }
+func Kinds() []FaultKind { return []FaultKind{Panicked, TimedOut, Hanging, Errored, Lied, Away} }
 
 // Fault is a call that went wrong.
 type Fault struct {
@@ -35,6 +36,8 @@ type Fault struct {
 	Pod    string // "" if the call is not about a pod
 	Kind   FaultKind
 	Err    error
+
+	remote bool // Err names the plugin
 }
 
 // Error says which plugin failed at what, and how.
@@ -55,11 +58,11 @@ func (f *Fault) Unwrap() error { return f.Err }
 // reason is Error without the node, so that nodes share a line in the pod's event.
 func (f *Fault) reason() string {
 	text, _, _ := strings.Cut(f.Err.Error(), "\n")
+	if f.remote {
+		return text
+	}
 	return fmt.Sprintf("device scheduler %s failed in %s: %s", f.Plugin, f.Method, text)
 }
-
-// errLie is in the error of a call whose result makes no sense.
-var errLie = errors.New("invalid result")
 
 // errHanging is the error of a call that was not made.
 var errHanging = errors.New("not called: an earlier call has not returned yet")
@@ -68,7 +71,8 @@ var errHanging = errors.New("not called: an earlier call has not returned yet")
 type plugin struct {
 	name      string
 	scheduler devicescheduler.DeviceScheduler
-	group     bool // UsingGroupScheduler
+	remote    Remote // the scheduler, if it is one
+	group     bool   // UsingGroupScheduler
 	timeout   time.Duration
 	onFault   func(*Fault)
 	onCall    func(plugin, method string, took time.Duration)
@@ -117,7 +121,7 @@ func call[T any](p *plugin, a about, f func(devicescheduler.DeviceScheduler) (T,
 	return zero, p.fault(a, err)
 }
 
-// fault tells of a fault, and returns it.
+// fault reports an error of a call, and returns it as a Fault.
 func (p *plugin) fault(a about, err error) *Fault {
 	kind := Errored
 	var panicked *contain.PanicError
@@ -128,10 +132,14 @@ func (p *plugin) fault(a about, err error) *Fault {
 		kind = TimedOut
 	case errors.Is(err, errHanging):
 		kind = Hanging
-	case errors.Is(err, errLie):
+	case errors.Is(err, contain.ErrInvalid):
 		kind = Lied
 	}
-	f := &Fault{Plugin: p.name, Method: a.method, Node: a.node, Pod: a.pod, Kind: kind, Err: err}
+	return p.report(a, kind, err)
+}
+
+func (p *plugin) report(a about, kind FaultKind, err error) *Fault {
+	f := &Fault{Plugin: p.name, Method: a.method, Node: a.node, Pod: a.pod, Kind: kind, Err: err, remote: p.remote != nil}
 	if p.onFault != nil {
 		p.onFault(f)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -35,36 +36,8 @@ type Fit struct {
 	Reasons []Reason // why not; at least one
 }
 
-// Fits asks whether the pod fits the node. The pod has Requests, Scorer and
-// KubeRequests. Neither is changed. It may be called for many nodes at once.
-func (h *Host) Fits(n *Node, pod *types.PodInfo) Fit {
-	if reasons := n.unknown(); len(reasons) > 0 {
-		return Fit{Reasons: reasons}
-	}
-	p := fresh(pod, n.name)
-	fit := Fit{OK: true}
-	for _, plug := range h.plugins {
-		got, fault := plug.fits(n.info, p)
-		if fault != nil {
-			// The pod may be half translated: what others say of it is worth nothing.
-			return Fit{Reasons: append(fit.Reasons, Reason{Plugin: plug.name, Text: fault.reason(), Fault: fault})}
-		}
-		p = got.pod
-		fit.OK = fit.OK && got.ok
-		fit.Score += got.score
-		fit.Reasons = append(fit.Reasons, got.reasons...)
-	}
-	if fit.OK && h.group != nil {
-		ok, reasons, score := h.group.PodFitsDevice(n.info, p, false)
-		fit.OK = ok
-		fit.Score += score
-		fit.Reasons = append(fit.Reasons, values(h.group.GetName(), reasons)...)
-	}
-	if !fit.OK {
-		fit.Score = 0
-	}
-	return fit
-}
+// Fits asks whether the pod fits the node: an Ask for one node.
+func (h *Host) Fits(n *Node, pod *types.PodInfo) Fit { return h.Ask(pod, nil).Fits(n) }
 
 // unknown says why the node cannot be judged.
 func (n *Node) unknown() []Reason {
@@ -92,7 +65,7 @@ func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault)
 	got, fault := call(p, a, func(s devicescheduler.DeviceScheduler) (answer, error) {
 		ok, reasons, score := s.PodFitsDevice(nodeCopy, podCopy, false)
 		if math.IsNaN(score) || math.IsInf(score, 0) {
-			return answer{}, fmt.Errorf("%w: the score %v", errLie, score)
+			return answer{}, fmt.Errorf("%w: the score %v", contain.ErrInvalid, score)
 		}
 		got := answer{ok: ok, score: score}
 		if !ok {
@@ -102,10 +75,15 @@ func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault)
 		got.pod, err = adopt(pod, podCopy)
 		return got, err
 	})
-	if fault == nil && !got.ok && len(got.reasons) == 0 {
-		got.reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not say why", p.name)}}
+	return p.explained(got), fault
+}
+
+// explained returns the answer with a reason if it refuses the node without one.
+func (p *plugin) explained(a answer) answer {
+	if !a.ok && len(a.reasons) == 0 {
+		a.reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not say why", p.name)}}
 	}
-	return got, fault
+	return a
 }
 
 func values(plugin string, reasons []devicescheduler.PredicateFailureReason) []Reason {
@@ -131,15 +109,22 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 		return nil, fmt.Errorf("allocate devices of node %s to pod %s: %w", n.name, pod.Name, reasons[0].err())
 	}
 	p := fresh(pod, n.name)
-	for _, plug := range h.plugins {
-		got, fault := plug.allocate(n.info, p)
+	for _, plug := range n.set.plugins {
+		concerned, fault := plug.concerned(p)
+		if fault == nil && !concerned {
+			continue
+		}
+		var got *types.PodInfo
+		if fault == nil {
+			got, fault = plug.allocate(n.info, p)
+		}
 		if fault != nil {
 			return nil, fault
 		}
 		p = got
 	}
-	if h.group != nil {
-		if err := h.group.PodAllocate(n.info, p); err != nil {
+	if group := n.set.group; group != nil {
+		if err := group.PodAllocate(n.info, p); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +132,7 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 }
 
 func (p *plugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, *Fault) {
-	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name}
+	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name, shared: p.remote != nil}
 	nodeCopy, podCopy := node.Clone(), pod.Clone()
 	return call(p, a, func(s devicescheduler.DeviceScheduler) (*types.PodInfo, error) {
 		if err := s.PodAllocate(nodeCopy, podCopy); err != nil {

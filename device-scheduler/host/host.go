@@ -8,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/group"
 	"github.com/kubeslot/kubeslot/types"
-	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -20,7 +18,7 @@ const DefaultTimeout = 5 * time.Second
 // Options of a Host; the zero value is good.
 type Options struct {
 	// Timeout is how long one call of a plugin may take, waiting for its turn
-	// included. 0 means DefaultTimeout.
+	// included. 0 means DefaultTimeout. Calls of a Remote have their own.
 	Timeout time.Duration
 	// OnFault is told of each fault, by many goroutines at once; it must be quick.
 	OnFault func(*Fault)
@@ -32,12 +30,13 @@ type Options struct {
 // Host has a set of device schedulers and the nodes that they know. It is safe
 // for concurrent use.
 type Host struct {
-	plugins []*plugin
-	group   *group.Scheduler // nil if no plugin uses it
+	options Options
+	fixed   int // of the set's plugins were given to New
 
-	changing sync.Mutex // held by what changes nodes, also while plugins run
+	changing sync.Mutex // held by what changes nodes and the set, also while plugins run
 	mu       sync.RWMutex
 	nodes    map[string]*Node
+	set      *set
 }
 
 // New returns a Host of the device schedulers, which it asks in this order. It
@@ -46,35 +45,49 @@ func New(schedulers []devicescheduler.DeviceScheduler, o Options) (*Host, error)
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	h := &Host{nodes: map[string]*Node{}}
-	names := map[string]bool{group.Name: true}
-	for i, s := range schedulers {
-		p, err := contain.Do(o.Timeout, func() (*plugin, error) {
-			return &plugin{name: s.GetName(), scheduler: s, group: s.UsingGroupScheduler(), timeout: o.Timeout, onFault: o.OnFault, onCall: o.OnCall}, nil
-		}, nil)
+	h := &Host{options: o, nodes: map[string]*Node{}, set: &set{}}
+	for i, scheduler := range schedulers {
+		p, err := h.plugin(scheduler)
+		if err == nil {
+			h.set, err = h.set.with(p, i)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("device scheduler %d of %d: ask for its name: %w", i+1, len(schedulers), err)
-		}
-		if names[p.name] {
-			return nil, fmt.Errorf("device scheduler %d of %d: the name %q is taken: remove one of the two plugins", i+1, len(schedulers), p.name)
-		}
-		names[p.name] = true
-		h.plugins = append(h.plugins, p)
-		if p.group && h.group == nil {
-			h.group = &group.Scheduler{}
+			return nil, fmt.Errorf("device scheduler %d of %d: %w", i+1, len(schedulers), err)
 		}
 	}
+	h.fixed = len(schedulers)
 	return h, nil
 }
 
 // Plugins are the names of the device schedulers, in the order in which they are
 // asked.
 func (h *Host) Plugins() []string {
-	names := make([]string, 0, len(h.plugins))
-	for _, p := range h.plugins {
+	set := h.current()
+	names := make([]string, 0, len(set.plugins))
+	for _, p := range set.plugins {
 		names = append(names, p.name)
 	}
 	return names
+}
+
+// Put adds a device scheduler, which is asked after those of New, in the order of names, or asks one
+// that was put before whether it uses the group scheduler now. All nodes are added, and their pods
+// counted, anew; until then a node is judged by the device schedulers that there were before.
+func (h *Host) Put(scheduler devicescheduler.DeviceScheduler) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	p, err := h.plugin(scheduler)
+	if err != nil {
+		return err
+	}
+	next, err := h.current().with(p, h.fixed)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.set = next
+	h.mu.Unlock()
+	return h.addAgain(func(*Node) bool { return true })
 }
 
 // AddNode tells of a node, new or changed. info.Used counts for nothing: what is
@@ -96,9 +109,9 @@ func (h *Host) AddNode(name string, info *types.NodeInfo) error {
 }
 
 func (h *Host) add(old *Node, given *types.NodeInfo) error {
-	next := &Node{name: old.name, given: given, info: given.Clone(), pods: old.pods, failed: map[string]*Fault{}}
+	next := &Node{name: old.name, set: h.current(), given: given, info: given.Clone(), pods: old.pods, failed: map[string]*Fault{}}
 	var errs []error
-	for _, p := range h.plugins {
+	for _, p := range next.set.plugins {
 		copied := next.info.Clone()
 		got, fault := call(p, about{method: "AddNode", node: next.name}, func(s devicescheduler.DeviceScheduler) (*types.NodeInfo, error) {
 			s.AddNode(next.name, copied)
@@ -112,8 +125,8 @@ func (h *Host) add(old *Node, given *types.NodeInfo) error {
 		next.info = got
 		next.info.Name = next.name
 	}
-	if h.group != nil {
-		h.group.AddNode(next.name, next.info)
+	if next.set.group != nil {
+		next.set.group.AddNode(next.name, next.info)
 	}
 	errs = append(errs, h.recount(next))
 	h.publish(next)
@@ -130,7 +143,7 @@ func (h *Host) RemoveNode(name string) error {
 		return nil
 	}
 	var errs []error
-	for _, p := range h.plugins {
+	for _, p := range old.set.plugins {
 		_, fault := call(p, about{method: "RemoveNode", node: name}, func(s devicescheduler.DeviceScheduler) (struct{}, error) {
 			s.RemoveNode(name)
 			return struct{}{}, nil
@@ -139,10 +152,10 @@ func (h *Host) RemoveNode(name string) error {
 			errs = append(errs, fault)
 		}
 	}
-	if h.group != nil {
-		h.group.RemoveNode(name)
+	if old.set.group != nil {
+		old.set.group.RemoveNode(name)
 	}
-	h.publish(&Node{name: name, info: types.NewNodeInfoWithName(name), pods: old.pods, failed: map[string]*Fault{}})
+	h.publish(&Node{name: name, set: old.set, info: types.NewNodeInfoWithName(name), pods: old.pods, failed: map[string]*Fault{}})
 	return errors.Join(errs...)
 }
 
@@ -170,10 +183,15 @@ func (h *Host) Return(node, uid string) error {
 func (h *Host) Retry() error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
+	return h.addAgain(func(n *Node) bool { return len(n.failed) > 0 })
+}
+
+// addAgain adds the nodes anew of which again says so, in the order of their names.
+func (h *Host) addAgain(again func(*Node) bool) error {
 	h.mu.RLock()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
-		if n := h.nodes[name]; n.given != nil && len(n.failed) > 0 {
+		if n := h.nodes[name]; n.given != nil && again(n) {
 			names = append(names, name)
 		}
 	}
@@ -203,10 +221,16 @@ func (h *Host) node(name string) *Node {
 	if n := h.nodes[name]; n != nil {
 		return n
 	}
-	return &Node{name: name, info: types.NewNodeInfoWithName(name), pods: map[string]held{}, failed: map[string]*Fault{}}
+	return &Node{name: name, set: h.set, info: types.NewNodeInfoWithName(name), pods: map[string]held{}, failed: map[string]*Fault{}}
 }
 
+// publish has the node be as it is given. The caller holds changing.
 func (h *Host) publish(n *Node) {
+	for _, p := range n.set.plugins {
+		if p.remote != nil {
+			p.remote.SetNode(n)
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n.given == nil && len(n.pods) == 0 {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/group"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -15,12 +17,17 @@ import (
 // shared and kept.
 type Node struct {
 	name  string
+	set   *set            // that it was added to
 	given *types.NodeInfo // to AddNode; nil while the node is not there
 	info  *types.NodeInfo // as the plugins' AddNode left it, with Used
 	pods  map[string]held // by UID
 	// failed has, by plugin, why the node cannot be judged: the plugin does not
 	// know of it, or not of what a pod holds.
 	failed map[string]*Fault
+
+	// classify makes class, once it is asked for.
+	classify sync.Once
+	class    class
 }
 
 // held is a pod that holds devices, and who accounted for it.
@@ -61,7 +68,7 @@ func (n *Node) Amount(name types.ResourceName) (int64, bool) {
 
 // copy returns a node that is not shared yet.
 func (n *Node) copy() *Node {
-	return &Node{name: n.name, given: n.given, info: n.info.Clone(), pods: clone(n.pods), failed: clone(n.failed)}
+	return &Node{name: n.name, set: n.set, given: n.given, info: n.info.Clone(), pods: clone(n.pods), failed: clone(n.failed)}
 }
 
 // With returns the node with what the pod, as Allocate returned it or as it is
@@ -95,7 +102,7 @@ func (h *Host) Without(n *Node, uid string) (*Node, error) {
 			errs = append(errs, err)
 		}
 	}
-	for _, p := range slices.Backward(h.plugins) {
+	for _, p := range slices.Backward(n.set.plugins) {
 		if !was.took[p.name] {
 			continue
 		}
@@ -132,7 +139,7 @@ func (h *Host) take(n *Node, uid string, pod *types.PodInfo) error {
 		return nil
 	}
 	var errs []error
-	for _, p := range h.plugins {
+	for _, p := range n.set.plugins {
 		used, fault := p.account("TakePodResources", n.info, pod, devicescheduler.DeviceScheduler.TakePodResources)
 		switch {
 		case fault == nil:
@@ -145,7 +152,7 @@ func (h *Host) take(n *Node, uid string, pod *types.PodInfo) error {
 			errs = append(errs, fault)
 		}
 	}
-	if h.group != nil {
+	if n.set.group != nil {
 		if err := group.Take(n.info, pod); err != nil {
 			errs = append(errs, err)
 		} else {
@@ -166,7 +173,7 @@ func (p *plugin) account(method string, node *types.NodeInfo, pod *types.PodInfo
 		}
 		for name, n := range node.Used {
 			if n < 0 {
-				return nil, fmt.Errorf("%w: %d of %q would be used", errLie, n, name)
+				return nil, fmt.Errorf("%w: %d of %q would be used", contain.ErrInvalid, n, name)
 			}
 		}
 		return clone(node.Used), nil

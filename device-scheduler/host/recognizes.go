@@ -11,7 +11,7 @@ import (
 // Recognizes reports whether a device scheduler answers for what the pod requests
 // under the name, in the container or, if that is "", as a whole.
 //
-// KubeDevice's plugins do not say which names they know, so it is found out: a
+// A Remote says which names it knows. KubeDevice's plugins do not, so it is found out: a
 // plugin knows the name if on this node its answer would be another without the
 // request, or with one more of it. (One whose answers vary with anything seems to
 // know everything.) Group resources are the group scheduler's. The
@@ -19,7 +19,12 @@ import (
 // node holds for all.
 func (h *Host) Recognizes(n *Node, pod *types.PodInfo, container string, name types.ResourceName) bool {
 	if resource.IsGroupResourceName(name) {
-		return h.group != nil
+		return n.set.group != nil
+	}
+	for _, p := range n.set.plugins {
+		if p.remote != nil && p.remote.Recognizes(name) {
+			return true
+		}
 	}
 	as := h.answers(n, pod, name)
 	for _, change := range []func(types.ResourceList){
@@ -59,7 +64,10 @@ type reply struct {
 func (h *Host) answers(n *Node, pod *types.PodInfo, name types.ResourceName) []reply {
 	p := fresh(pod, n.name)
 	var all []reply
-	for _, plug := range h.plugins {
+	for _, plug := range n.set.plugins {
+		if plug.remote != nil {
+			continue // it says which names it knows
+		}
 		got, fault := plug.fits(n.info, p)
 		if fault != nil {
 			kind := fault.Kind

@@ -22,6 +22,8 @@ func TestRecognizes(t *testing.T) {
 	mustAdd(t, h, "node", hubs(1))
 	without, _ := newHost(t, ungrouped)
 	mustAdd(t, without, "node", hubs(1))
+	none, _ := newHost(t)
+	mustAdd(t, none, "node", hubs(1))
 
 	const group types.ResourceName = "resource/group/port/0/seats"
 	asked := pod(2)
@@ -44,9 +46,9 @@ func TestRecognizes(t *testing.T) {
 		{h, "main", group, true},
 		{without, "main", group, false},
 		{without, "main", dongle, true},
-		{&Host{}, "main", dongle, false},
+		{none, "main", dongle, false},
 	} {
-		if got := test.host.Recognizes(h.Node("node"), asked, test.container, test.name); got != test.want {
+		if got := test.host.Recognizes(test.host.Node("node"), asked, test.container, test.name); got != test.want {
 			t.Errorf("container %q, %q: %v", test.container, test.name, got)
 		}
 	}

@@ -80,7 +80,7 @@ func requestOf(pod *v1.Pod) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	info.Name = pod.Name
+	info.Name, info.Namespace, info.UID = pod.Name, pod.Namespace, string(pod.UID)
 	if err := check(pod, info); err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (r *request) byAuthor() (n int) {
 // kind is the same for pods that ask for the same in all containers.
 func (r *request) kind() string {
 	unnamed := *r.pod
-	unnamed.Name = ""
+	unnamed.Name = ""                 // its namespace and UID are not in the JSON
 	text, _ := json.Marshal(&unnamed) // numbers and strings have no error
 	return fmt.Sprintf("%s %v", text, r.asked)
 }

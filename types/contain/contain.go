@@ -15,6 +15,9 @@ import (
 // ErrTimeout is in the error of a call that did not return in time.
 var ErrTimeout = errors.New("did not return in time")
 
+// ErrInvalid is in the error of a call whose result makes no sense.
+var ErrInvalid = errors.New("invalid result")
+
 // PanicError is a panic of the code that was run.
 type PanicError struct {
 	Value any

@@ -1,0 +1,244 @@
+package host
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"sync"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+)
+
+// Remote is a device scheduler that is asked about many nodes in one call, which takes long compared
+// with a function's, and may fail. It is asked nothing but Fit and PodAllocate about pods, and those
+// only about pods that concern it. All methods may be called concurrently. Errors name the plugin.
+type Remote interface {
+	devicescheduler.DeviceScheduler
+	// Concerns reports whether the plugin has a say about the pod. An error is why it cannot be asked
+	// although it has.
+	Concerns(pod *types.PodInfo) (bool, error)
+	// Recognizes reports whether the plugin answers for requests under the name.
+	Recognizes(name types.ResourceName) bool
+	// Fit says of each node whether the pod, as the plugins before translated it, fits it. The pod's
+	// NodeName counts for nothing: nodes that are equal but for their names are asked for once.
+	Fit(pod *types.PodInfo, nodes []*Node) ([]Verdict, error)
+	// SetNode gives a node that is new or has changed, with Used, or is gone: see Known. It must be
+	// quick.
+	SetNode(n *Node)
+}
+
+// Verdict is what a Remote says of a node.
+type Verdict struct {
+	OK      bool
+	Reasons []Reason
+	Score   float64
+	Pod     *types.PodInfo // with what the plugin changes in it
+}
+
+const (
+	// maxChunk is how many nodes a Remote is asked about in one call: about what one of the
+	// framework's 16 workers looks at in one go of 5,000 nodes.
+	maxChunk = 64
+	// maxAhead is how many nodes are looked at for those of a chunk: equal ones are asked for once.
+	maxAhead = 512
+)
+
+// Ask is a pod's question in one scheduling cycle. What Remotes answer for a node is remembered in
+// it for nodes that are equal but for their names. It is safe for concurrent use.
+type Ask struct {
+	host  *Host
+	pod   *types.PodInfo
+	ahead func(node string) iter.Seq[string]
+
+	mu       sync.Mutex
+	memories map[*plugin]*memory
+}
+
+// memory is what a Remote has answered to an Ask.
+type memory struct {
+	// concerned and fault, at first, are about the pod on any node.
+	concerned bool
+
+	mu sync.Mutex
+	// fault is what went wrong first: the plugin is then asked no more.
+	fault    *Fault
+	verdicts map[question]*pending
+}
+
+// question is what a verdict depends on in a cycle.
+type question struct {
+	class class
+	pod   string // as plugins before have translated it; "" if they have not
+}
+
+// pending is a verdict that is asked for. verdict and fault are set when done is closed.
+type pending struct {
+	done    chan struct{}
+	verdict Verdict
+	fault   *Fault
+}
+
+// Ask returns the pod's question. The pod has Requests, Scorer and KubeRequests, and is not changed.
+// ahead yields the names of nodes that are likely to be asked for next after a node, so that Remotes
+// are asked about them together; it may be nil.
+func (h *Host) Ask(pod *types.PodInfo, ahead func(node string) iter.Seq[string]) *Ask {
+	return &Ask{host: h, pod: pod, ahead: ahead}
+}
+
+// Fits asks whether the pod fits the node.
+func (a *Ask) Fits(n *Node) Fit {
+	if reasons := n.unknown(); len(reasons) > 0 {
+		return Fit{Reasons: reasons}
+	}
+	written := fresh(a.pod, n.name)
+	p := written
+	fit := Fit{OK: true}
+	for _, plug := range n.set.plugins {
+		got, fault := a.ask(plug, n, written, p)
+		if fault != nil {
+			// The pod may be half translated: what others say of it is worth nothing.
+			return Fit{Reasons: append(fit.Reasons, Reason{Plugin: plug.name, Text: fault.reason(), Fault: fault})}
+		}
+		p = got.pod
+		fit.OK = fit.OK && got.ok
+		fit.Score += got.score
+		fit.Reasons = append(fit.Reasons, got.reasons...)
+	}
+	if group := n.set.group; fit.OK && group != nil {
+		ok, reasons, score := group.PodFitsDevice(n.info, p, false)
+		fit.OK = ok
+		fit.Score += score
+		fit.Reasons = append(fit.Reasons, values(group.GetName(), reasons)...)
+	}
+	if !fit.OK {
+		fit.Score = 0
+	}
+	return fit
+}
+
+func sameTranslation(a, b *types.PodInfo) bool {
+	same := func(a, b types.ContainerInfo) bool {
+		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom) &&
+			maps.Equal(a.Scorer, b.Scorer)
+	}
+	return maps.EqualFunc(a.RunningContainers, b.RunningContainers, same) &&
+		maps.EqualFunc(a.InitContainers, b.InitContainers, same)
+}
+
+// ask asks one plugin about the pod, as its author wrote it and as plugins before have translated it.
+func (a *Ask) ask(p *plugin, n *Node, written, pod *types.PodInfo) (answer, *Fault) {
+	if p.remote == nil {
+		return p.fits(n.info, pod)
+	}
+	m := a.memory(p)
+	if !m.concerned {
+		return answer{ok: true, pod: pod}, nil
+	}
+	v := m.verdict(a, p, n, pod, !sameTranslation(written, pod))
+	if v.fault != nil {
+		return answer{}, v.fault
+	}
+	adopted, err := adopt(pod, v.verdict.Pod)
+	if err != nil {
+		return answer{}, p.fault(about{method: "PodFitsDevice", node: n.name, pod: pod.Name}, err)
+	}
+	return p.explained(answer{ok: v.verdict.OK, reasons: v.verdict.Reasons, score: v.verdict.Score, pod: adopted}), nil
+}
+
+// concerned reports whether the plugin is to be asked about the pod: those that are functions are.
+func (p *plugin) concerned(pod *types.PodInfo) (bool, *Fault) {
+	if p.remote == nil {
+		return true, nil
+	}
+	concerned, err := p.remote.Concerns(pod)
+	if err != nil {
+		return true, p.report(about{method: "PodFitsDevice", pod: pod.Name}, Away, err)
+	}
+	return concerned, nil
+}
+
+func (a *Ask) memory(p *plugin) *memory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.memories[p]
+	if m == nil {
+		m = &memory{verdicts: map[question]*pending{}}
+		m.concerned, m.fault = p.concerned(a.pod)
+		if a.memories == nil {
+			a.memories = map[*plugin]*memory{}
+		}
+		a.memories[p] = m
+	}
+	return m
+}
+
+// verdict returns what the plugin says of the node, which it is asked unless it was.
+func (m *memory) verdict(a *Ask, p *plugin, n *Node, pod *types.PodInfo, translated bool) *pending {
+	q := question{class: n.classOf()}
+	if translated {
+		q.pod = translation(pod)
+	}
+	m.mu.Lock()
+	if v := m.verdicts[q]; v != nil || m.fault != nil {
+		fault := m.fault
+		m.mu.Unlock()
+		if v == nil {
+			return &pending{fault: fault}
+		}
+		<-v.done
+		return v
+	}
+	nodes, asked := []*Node{n}, []*pending{m.pend(q)}
+	if a.ahead != nil && !translated && a.host.Node(n.name) == n { // else another's is another question
+		seen := 0
+		for name := range a.ahead(n.name) {
+			if seen++; seen > maxAhead || len(nodes) == maxChunk {
+				break
+			}
+			other := a.host.Node(name)
+			if other == nil || len(other.failed) > 0 {
+				continue
+			}
+			if q := (question{class: other.classOf()}); m.verdicts[q] == nil {
+				nodes, asked = append(nodes, other), append(asked, m.pend(q))
+			}
+		}
+	}
+	m.mu.Unlock()
+	m.fit(p, pod, nodes, asked)
+	return asked[0]
+}
+
+func (m *memory) pend(q question) *pending {
+	v := &pending{done: make(chan struct{})}
+	m.verdicts[q] = v
+	return v
+}
+
+// fit asks the plugin about the nodes.
+func (m *memory) fit(p *plugin, pod *types.PodInfo, nodes []*Node, asked []*pending) {
+	about := about{method: "PodFitsDevice", pod: pod.Name, shared: true}
+	verdicts, fault := call(p, about, func(devicescheduler.DeviceScheduler) ([]Verdict, error) {
+		return p.remote.Fit(pod, nodes)
+	})
+	if fault != nil {
+		m.mu.Lock()
+		m.fault = fault
+		m.mu.Unlock()
+	}
+	for i, v := range asked {
+		if v.fault = fault; fault == nil {
+			v.verdict = verdicts[i]
+		}
+		close(v.done)
+	}
+}
+
+// translation is the pod as plugins have translated it, but for its node.
+func translation(pod *types.PodInfo) string {
+	anywhere := *pod
+	anywhere.NodeName = ""
+	text, _ := json.Marshal(&anywhere) // numbers and strings have no error
+	return string(text)
+}

@@ -1,0 +1,134 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubeslot/kubeslot/types/contain"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+func TestCallErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allocate func(context.Context) (*pb.DeviceAllocateResponse, error)
+		timeout  time.Duration
+		want     string
+		code     codes.Code
+		is       error
+	}{
+		"of its own": {allocate: fails(codes.NotFound, "no\nwidget 3"), want: "NotFound: no widget 3", code: codes.NotFound},
+		"not ready":  {allocate: fails(codes.Unavailable, "no bus"), want: "Unavailable: no bus", code: codes.Unavailable},
+		"long":       {allocate: fails(codes.Internal, strings.Repeat("x", 8<<10)), want: "xxx…", code: codes.Internal},
+		"longer than headers may be": {allocate: fails(codes.Internal, strings.Repeat("x", 1<<20)),
+			want: "failed in Allocate", code: codes.Internal},
+		"late": {timeout: 50 * time.Millisecond, allocate: hangs,
+			want: "did not return in time: 50ms", code: codes.Unknown, is: contain.ErrTimeout},
+		"of 100 MB": {allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
+			return &pb.DeviceAllocateResponse{DeviceNodes: []string{strings.Repeat("x", 100<<20)}}, nil
+		}, want: "ResourceExhausted: grpc: received message larger than max", code: codes.ResourceExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := run(t, Config{})
+			serve(t, s, "a.sock", &plugin{allocate: tc.allocate})
+			p := awaitReady(t, s, "widget")
+			if tc.timeout == 0 {
+				tc.timeout = deadline
+			}
+			_, err := ask(p, tc.timeout)
+			if err == nil || !strings.HasPrefix(err.Error(), `plugin "widget" failed in Allocate: `) ||
+				!strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("Call() = %.300v, want %s", err, tc.want)
+			}
+			if status.Code(err) != tc.code || tc.is != nil && !errors.Is(err, tc.is) || len(err.Error()) > 2*maxErrorBytes ||
+				strings.Contains(err.Error(), "\n") {
+				t.Errorf("Call() = %q of code %s", err, status.Code(err))
+			}
+			if p.Away() != nil || p.Paused() != nil {
+				t.Errorf("the plugin is away, %v, or paused, %v", p.Away(), p.Paused())
+			}
+		})
+	}
+}
+
+func fails(code codes.Code, text string) func(context.Context) (*pb.DeviceAllocateResponse, error) {
+	return func(context.Context) (*pb.DeviceAllocateResponse, error) { return nil, status.Error(code, text) }
+}
+
+func hangs(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A plugin that does not answer in time is not called for a while, which Changed says, and again then.
+func TestPaused(t *testing.T) {
+	changed := make(chan error, 100)
+	s := run(t, Config{Changed: func(p *Plugin) { changed <- p.Paused() }})
+	answer := make(chan struct{})
+	serve(t, s, "a.sock", &plugin{allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
+		select {
+		case <-answer:
+			return &pb.DeviceAllocateResponse{DeviceNodes: []string{"again"}}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}})
+	p := awaitReady(t, s, "widget")
+	<-changed // it came
+	for range breakAfter {
+		if _, err := ask(p, 20*time.Millisecond); !errors.Is(err, contain.ErrTimeout) {
+			t.Fatalf("Call() = %v", err)
+		}
+	}
+	if err := <-changed; err == nil || p.Paused() == nil || p.Away() != nil {
+		t.Fatalf("Paused() = %v, Away() = %v", err, p.Away())
+	}
+	begun := time.Now()
+	if _, err := ask(p, deadline); err == nil || err.Error() != p.Paused().Error() || time.Since(begun) > minPause/2 {
+		t.Fatalf("Call() = %v after %v", err, time.Since(begun))
+	}
+	if err := <-changed; err != nil { // once the pause is over
+		t.Fatalf("Paused() = %v", err)
+	}
+	close(answer)
+	if mark, err := ask(p, deadline); mark != "again" {
+		t.Fatalf("Call() = %v", err)
+	}
+	if err := <-changed; err != nil || p.Paused() != nil {
+		t.Errorf("Paused() = %v", err)
+	}
+}
+
+// A caller that gives up early says nothing of the plugin; one whose own deadline comes first does.
+func TestCallersDeadline(t *testing.T) {
+	s := run(t, Config{})
+	serve(t, s, "a.sock", &plugin{allocate: hangs})
+	p := awaitReady(t, s, "widget")
+	call := func(own, timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), own)
+		defer cancel()
+		return p.Call(ctx, timeout, "Allocate", func(ctx context.Context, conn grpc.ClientConnInterface) error {
+			_, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
+			return err
+		})
+	}
+	for range 2 * breakAfter {
+		if err := call(time.Millisecond, deadline); errors.Is(err, contain.ErrTimeout) || p.Paused() != nil {
+			t.Fatalf("Call() = %v, Paused() = %v", err, p.Paused())
+		}
+	}
+	for range breakAfter {
+		if err := call(20*time.Millisecond, 21*time.Millisecond); !errors.Is(err, contain.ErrTimeout) {
+			t.Fatalf("Call() = %v", err)
+		}
+	}
+	if p.Paused() == nil {
+		t.Error("the plugin is called")
+	}
+}

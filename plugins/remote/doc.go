@@ -1,0 +1,12 @@
+// Package remote is the host's side of plugins that are processes of their own and serve gRPC on
+// unix sockets: package types/plugin/registration says what they are, types/plugin/v1alpha1 what is
+// called. kubecri and the scheduler have one Sockets each.
+//
+//   - sockets.go: the folder of sockets
+//   - server.go: one socket: its registration, its connection, when it is connected again
+//   - plugin.go: a plugin by its name, whatever servers it has; calls
+//   - dial.go: the connection, its bounds, and who listens at its other end
+//   - info.go: what a plugin may say that it is
+//   - breaker.go: when a plugin is not called for a while
+//   - policy.go: --plugin-policy
+package remote

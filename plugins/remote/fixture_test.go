@@ -1,0 +1,202 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+// deadline is how long a test waits for what is to happen.
+const deadline = 20 * time.Second
+
+// eventually waits until there is no error.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	if wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, deadline, true, func(context.Context) (bool, error) {
+		err = check()
+		return err == nil, nil
+	}) != nil {
+		t.Fatal(err)
+	}
+}
+
+// tempFolder is one whose paths are short enough for sockets.
+func tempFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "remote")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}
+
+// hold is a Connect that is ready at once.
+func hold(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// run runs Sockets, with Connect as the configuration has it, or hold.
+func run(t *testing.T, config Config) *Sockets {
+	t.Helper()
+	s, _ := runLogged(t, config)
+	return s
+}
+
+// runLogged returns also what has been logged.
+func runLogged(t *testing.T, config Config) (s *Sockets, log func() string) {
+	t.Helper()
+	if config.Folder == "" {
+		config.Folder = tempFolder(t)
+	}
+	if config.Half == registration.Half_UNKNOWN {
+		config.Half = registration.Half_DEVICE
+	}
+	if config.Added == nil {
+		config.Added = func(*Plugin) {}
+	}
+	if config.Changed == nil {
+		config.Changed = func(*Plugin) {}
+	}
+	if config.Connect == nil {
+		config.Connect = hold
+	}
+	var err error
+	s, err = New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.retry.Duration = 10 * time.Millisecond
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return s, logger.GetSink().(ktesting.Underlier).GetBuffer().String
+}
+
+// awaitLog waits until the text is logged.
+func awaitLog(t *testing.T, log func() string, text string) {
+	t.Helper()
+	eventually(t, func() error {
+		if !strings.Contains(strings.ReplaceAll(log(), `\"`, `"`), text) {
+			return fmt.Errorf("not logged: %s; but:\n%.5000s", text, log())
+		}
+		return nil
+	})
+}
+
+// plugin is a server of the protocol. The zero value is a device half named "widget", whose answers
+// have its mark.
+type plugin struct {
+	registration.UnimplementedRegistrationServer
+	pb.UnimplementedDeviceServer
+	mark     string
+	info     *registration.PluginInfo
+	allocate func(context.Context) (*pb.DeviceAllocateResponse, error)
+	statuses chan *registration.Status
+}
+
+func (p *plugin) GetInfo(context.Context, *registration.GetInfoRequest) (*registration.PluginInfo, error) {
+	if p.info != nil {
+		return p.info, nil
+	}
+	return widget(), nil
+}
+
+func widget() *registration.PluginInfo {
+	return &registration.PluginInfo{Name: "widget", Half: registration.Half_DEVICE,
+		SupportedVersions: []string{"v1alpha1"}}
+}
+
+func (p *plugin) NotifyStatus(_ context.Context, s *registration.Status) (*registration.StatusResponse, error) {
+	select {
+	case p.statuses <- s:
+	default:
+	}
+	return &registration.StatusResponse{}, nil
+}
+
+func (p *plugin) Allocate(ctx context.Context, _ *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
+	if p.allocate != nil {
+		return p.allocate(ctx)
+	}
+	return &pb.DeviceAllocateResponse{DeviceNodes: []string{p.mark}}, nil
+}
+
+// serve serves the plugin on a socket of the folder, which is made anew.
+func serve(t *testing.T, s *Sockets, name string, p *plugin) *grpc.Server {
+	t.Helper()
+	server := grpc.NewServer()
+	registration.RegisterRegistrationServer(server, p)
+	pb.RegisterDeviceServer(server, p)
+	go server.Serve(listen(t, s, name))
+	t.Cleanup(server.Stop)
+	return server
+}
+
+// listen replaces the socket in one step, as a careful plugin does.
+func listen(t *testing.T, s *Sockets, name string) net.Listener {
+	t.Helper()
+	path := filepath.Join(s.config.Folder, name)
+	l, err := net.Listen("unix", path+".new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// ask calls the plugin's Allocate, and returns the mark in its answer.
+func ask(p *Plugin, timeout time.Duration) (mark string, err error) {
+	allocate := func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
+		if len(answer.GetDeviceNodes()) > 0 {
+			mark = answer.GetDeviceNodes()[0]
+		}
+		return err
+	}
+	err = p.Call(context.Background(), timeout, "Allocate", allocate)
+	return mark, err
+}
+
+// awaitReady waits until the plugin is ready.
+func awaitReady(t *testing.T, s *Sockets, name string) *Plugin {
+	t.Helper()
+	var found *Plugin
+	eventually(t, func() error {
+		for _, p := range s.Plugins() {
+			if p.Name() == name {
+				found = p
+				return p.Away()
+			}
+		}
+		return errEnded
+	})
+	return found
+}

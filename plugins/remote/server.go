@@ -1,0 +1,203 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+)
+
+// registerTimeout is how long a plugin may take to say what it is.
+const registerTimeout = 5 * time.Second
+
+// retry is how long to wait before a socket is connected again: 1 s, doubling to 30 s. A server that
+// lasted for longer than that begins anew.
+var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
+
+// socket is a file of the folder. One that is made anew at the same path is another.
+type socket struct {
+	name    string
+	file    fs.FileInfo
+	order   int           // the newer, the higher
+	removed chan struct{} // is closed once the file is gone, or another's
+	asked   chan struct{} // is closed once it was asked for the first time what it is
+
+	// These are follow's alone.
+	plugin   *Plugin // once it has registered
+	problems problems
+}
+
+// follow connects to the socket's server, and again when the connection has ended, until the file is
+// gone or ctx ends.
+func (s *Sockets) follow(ctx context.Context, sock *socket) {
+	logger := klog.FromContext(ctx).WithValues("socket", filepath.Join(s.config.Folder, sock.name))
+	ctx = klog.NewContext(ctx, logger)
+	backoff := s.retry
+	asked := sync.OnceFunc(func() { close(sock.asked) })
+	for {
+		begun := s.clock.Now()
+		err := s.serve(ctx, sock, asked)
+		var again <-chan time.Time
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errReplaced):
+			logger.Info("A newer socket of the plugin is called instead", "plugin", sock.plugin.name)
+		default:
+			sock.problems.log(logger, err, "A plugin is not connected; trying again")
+			if s.clock.Since(begun) > s.retry.Cap {
+				backoff = s.retry
+			}
+			again = s.clock.After(backoff.Step())
+		}
+		if !sock.pause(ctx, again) {
+			return
+		}
+	}
+}
+
+// pause waits until the socket is to be connected again: after a while, and not while a newer one is
+// called. It returns false if the file is gone or ctx ends.
+func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
+	for {
+		newer, moved := sock.newer()
+		if again == nil && !newer {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-sock.removed:
+			return false
+		case <-again:
+			again = nil
+		case <-moved:
+		}
+	}
+}
+
+// newer reports whether a newer socket of the plugin is called, and returns a channel that is closed
+// when that may have changed.
+func (sock *socket) newer() (bool, <-chan struct{}) {
+	if sock.plugin == nil {
+		return false, nil
+	}
+	return sock.plugin.newer(sock.order)
+}
+
+// serve connects to the socket's server, and returns why the connection ended.
+func (s *Sockets) serve(ctx context.Context, sock *socket, asked func()) error {
+	conn, err := s.register(ctx, sock)
+	asked()
+	if err != nil {
+		if sock.plugin != nil {
+			sock.plugin.unreachable(err)
+		}
+		return err
+	}
+	defer conn.Close()
+	if newer, _ := sock.newer(); newer {
+		return errReplaced
+	}
+	return s.connect(ctx, sock, conn)
+}
+
+// register asks what is served at the socket, and returns a connection to the half.
+func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.ClientConn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	defer cancel()
+	conn, err := dial(ctx, filepath.Join(s.config.Folder, sock.name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if conn != half {
+			conn.Close()
+		}
+	}()
+	client := registration.NewRegistrationClient(conn)
+	info, err := client.GetInfo(ctx, &registration.GetInfoRequest{}, grpc.MaxCallRecvMsgSize(maxInfoBytes))
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return nil, fmt.Errorf("it does not serve %s: a socket that another one names should not end in %s",
+			registration.Registration_ServiceDesc.ServiceName, suffix)
+	case err != nil:
+		return nil, &callError{sock.name, "GetInfo", err}
+	}
+	version, err := checkInfo(info, s.config.Half)
+	if err == nil {
+		sock.plugin, err = s.plugin(info.GetName())
+	}
+	result := &registration.Status{Version: version}
+	if err != nil {
+		result = &registration.Status{Error: err.Error()}
+	}
+	_, notifyErr := client.NotifyStatus(ctx, result, grpc.MaxCallRecvMsgSize(maxInfoBytes))
+	if notifyErr != nil && status.Code(notifyErr) != codes.Unimplemented {
+		klog.FromContext(ctx).V(2).Info("A plugin did not take the status of its registration", "err", notifyErr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
+		"version", shorten(info.GetVersion(), maxQuoted), "protocol", version)
+	if other := info.GetSocket(); other != "" && other != sock.name {
+		if half, err = dial(ctx, filepath.Join(s.config.Folder, other)); err != nil {
+			return nil, fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), other, err)
+		}
+		return half, nil
+	}
+	return conn, nil
+}
+
+// connect runs Connect until the server is gone or replaced and has no calls in flight. It returns
+// the reason.
+func (s *Sockets) connect(ctx context.Context, sock *socket, conn *grpc.ClientConn) error {
+	p := sock.plugin
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	v := &server{conn: conn, order: sock.order, end: end}
+	go func() { // the server closes the connection, or says that it is about to
+		if conn.WaitForStateChange(running, connectivity.Ready) {
+			p.leave(v, errEnded)
+		}
+	}()
+	err := s.config.Connect(running, p, conn, func() { p.ready(v) })
+	switch {
+	case errors.Is(context.Cause(running), errReplaced):
+		err = errReplaced
+	case err == nil || running.Err() != nil || conn.GetState() != connectivity.Ready:
+		err = errEnded
+	}
+	if p.leave(v, err) { // it was ready: what is wrong now is news
+		sock.problems = problems{}
+	}
+	<-running.Done() // no call is in flight
+	return err
+}
+
+// problems logs what keeps being wrong once.
+type problems struct{ last string }
+
+func (p *problems) log(logger klog.Logger, err error, message string) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if err != nil && text != p.last {
+		logger.Error(err, message)
+	}
+	p.last = text
+}

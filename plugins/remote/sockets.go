@@ -1,0 +1,287 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+)
+
+const (
+	// maxSockets is how many sockets are connected: more than one machine has kinds of devices.
+	maxSockets = 32
+	// maxNames is how many plugins are known. A name that was seen is known until the process ends.
+	maxNames = 64
+	// maxFiles is how many files of the folder are looked at.
+	maxFiles = 1024
+	// lookInterval is how often the folder is looked at without any event, such as while it is
+	// missing, and settleTime how long after an event: several come together, and a server listens
+	// a moment after its socket is there.
+	lookInterval, settleTime = 2 * time.Second, 20 * time.Millisecond
+	// suffix is what sockets are named.
+	suffix = ".sock"
+)
+
+// Config is what Sockets needs.
+type Config struct {
+	// Folder is where plugins make their sockets. It may be missing.
+	Folder string
+	Half   registration.Half
+	// Policies are those of plugins that are known from the start.
+	Policies Policies
+	// Connect is called for each connection: the half's Start, then its streams. It calls ready once
+	// the plugin may be called, and returns when ctx ends. If it returns before, the connection is
+	// closed, and made again after a while.
+	Connect func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error
+	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
+	Added func(*Plugin)
+	// Changed is called when the plugin came, went away, or is not called for a while or may be
+	// again. It may be called concurrently, and must not wait; the Plugin has the state.
+	Changed func(*Plugin)
+}
+
+// Sockets are the plugins of a folder. It is safe for concurrent use.
+type Sockets struct {
+	config  Config
+	watcher *fsnotify.Watcher
+	clock   clock.WithDelayedExecution
+	retry   wait.Backoff
+	free    chan struct{} // has an entry when a place for a socket has become free
+	known   chan struct{} // is closed once the sockets that Run found first have said what they are
+
+	adding sync.Mutex // is held while Added is called
+	mu     sync.Mutex
+	byName map[string]*Plugin
+}
+
+// New returns Sockets with the plugins of the Policies.
+func New(config Config) (*Sockets, error) {
+	s := &Sockets{config: config, clock: clock.RealClock{}, retry: retry, free: make(chan struct{}, 1),
+		known: make(chan struct{}), byName: map[string]*Plugin{}}
+	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
+		if _, err := s.plugin(name); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if s.watcher, err = fsnotify.NewWatcher(); err != nil {
+		return nil, fmt.Errorf("watch plugins' sockets: %w", err)
+	}
+	return s, nil
+}
+
+// Plugins returns all that are known, by name.
+func (s *Sockets) Plugins() []*Plugin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
+}
+
+// Known waits until each plugin that served when Run began was added, or could not be asked what it
+// is, or ctx ends.
+func (s *Sockets) Known(ctx context.Context) {
+	select {
+	case <-s.known:
+	case <-ctx.Done():
+	}
+}
+
+// Away names the required plugins that are away, and since when. It is nil if none is.
+func (s *Sockets) Away() error {
+	var away []string
+	for _, p := range s.Plugins() {
+		if err := p.Away(); err != nil && p.Required() {
+			away = append(away, err.Error())
+		}
+	}
+	if len(away) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(away, "; "))
+}
+
+// plugin returns the plugin of the name, which it adds.
+func (s *Sockets) plugin(name string) (*Plugin, error) {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	s.mu.Lock()
+	p, full := s.byName[name], len(s.byName) >= maxNames
+	s.mu.Unlock()
+	switch {
+	case p != nil:
+		return p, nil
+	case full:
+		return nil, errMoreNames
+	}
+	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, clock: s.clock,
+		changed: s.config.Changed, since: s.clock.Now(), moved: make(chan struct{})}
+	s.mu.Lock()
+	s.byName[name] = p
+	s.mu.Unlock()
+	s.config.Added(p)
+	return p, nil
+}
+
+// Run connects to the sockets until ctx ends, and returns once no Connect runs.
+func (s *Sockets) Run(ctx context.Context) {
+	defer s.watcher.Close()
+	f := folder{Sockets: s, sockets: map[string]*socket{}}
+	defer f.running.Wait()
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for first := true; ctx.Err() == nil; first = false {
+		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
+		f.problems.log(klog.FromContext(ctx), f.update(ctx), "Cannot connect to all plugins")
+		if first {
+			f.running.Go(f.awaitKnown(maps.Clone(f.sockets)))
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			continue
+		case <-s.free:
+			continue
+		case <-s.watcher.Events:
+		case <-s.watcher.Errors: // events may be lost
+		}
+		drain(ctx, s.watcher.Events)
+	}
+}
+
+// drain takes all events until settleTime is over.
+func drain(ctx context.Context, events <-chan fsnotify.Event) {
+	settled := time.After(settleTime)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-settled:
+			return
+		case <-events:
+		}
+	}
+}
+
+// folder is what Run knows of the folder.
+type folder struct {
+	*Sockets
+	sockets map[string]*socket // by the file's name
+	orders  int                // that were given to sockets
+	running sync.WaitGroup     // of follow
+	mu      sync.Mutex
+	places  int // of maxSockets that are taken; also by sockets that are gone and still connected
+
+	problems problems
+}
+
+// update follows the sockets that are new. An error means that it does not follow all.
+func (f *folder) update(ctx context.Context) error {
+	files, err := list(f.config.Folder)
+	if err != nil {
+		return err
+	}
+	for name, sock := range f.sockets {
+		if now := files[name]; now == nil || !same(sock.file, now) {
+			close(sock.removed)
+			delete(f.sockets, name)
+		}
+	}
+	added := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		return cmp.Or(files[a].ModTime().Compare(files[b].ModTime()), cmp.Compare(a, b))
+	})
+	var over []string
+	for _, name := range added {
+		if f.sockets[name] == nil && !f.add(ctx, name, files[name]) {
+			over = append(over, name)
+		}
+	}
+	if len(over) > 0 {
+		return fmt.Errorf("%s has more than %d sockets, which are not connected until others are removed: %s",
+			f.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
+	}
+	return nil
+}
+
+// add follows a socket, if a place is free.
+func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.places >= maxSockets {
+		return false
+	}
+	f.places++
+	f.orders++
+	sock := &socket{name: name, file: file, order: f.orders,
+		removed: make(chan struct{}), asked: make(chan struct{})}
+	f.sockets[name] = sock
+	f.running.Go(func() {
+		f.follow(ctx, sock)
+		f.mu.Lock()
+		f.places--
+		f.mu.Unlock()
+		select {
+		case f.free <- struct{}{}:
+		default:
+		}
+	})
+	return true
+}
+
+// awaitKnown closes known once the sockets have been asked what they are, which each is in any case.
+func (f *folder) awaitKnown(sockets map[string]*socket) func() {
+	return func() {
+		for _, sock := range sockets {
+			<-sock.asked
+		}
+		close(f.known)
+	}
+}
+
+// list returns the folder's files that are named as sockets. A folder that is missing has none.
+func list(path string) (map[string]fs.FileInfo, error) {
+	folder, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(maxFiles)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) == maxFiles {
+		return nil, fmt.Errorf("%s has %d files or more: remove what is no plugin's", path, maxFiles)
+	}
+	files := map[string]fs.FileInfo{}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), suffix) {
+			continue
+		}
+		if info, err := e.Info(); err == nil { // else it is gone
+			files[e.Name()] = info
+		}
+	}
+	return files, nil
+}
+
+// same reports whether a file is still the same: the number of one that was removed may be given
+// again.
+func same(a, b fs.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }

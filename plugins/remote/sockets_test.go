@@ -1,0 +1,296 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+// answers waits until the plugin answers with the mark.
+func answers(t *testing.T, p *Plugin, mark string) {
+	t.Helper()
+	eventually(t, func() error {
+		got, err := ask(p, deadline)
+		if err != nil || got != mark {
+			return fmt.Errorf("%q answers, %v, want %q", got, err, mark)
+		}
+		return nil
+	})
+}
+
+// A plugin comes, goes, and comes again at the same path; its folder comes late.
+func TestComesAndGoes(t *testing.T) {
+	parent := tempFolder(t)
+	changed := make(chan *Plugin, 100)
+	s := run(t, Config{Folder: filepath.Join(parent, "late"), Policies: Policies{"widget": Required, "other": Ignore},
+		Changed: func(p *Plugin) { changed <- p }})
+	if all := s.Plugins(); len(all) != 2 || all[0].Name() != "other" || all[0].Required() || !all[1].Required() {
+		t.Fatalf("%d plugins are known from the flag", len(all))
+	}
+	away := s.Away()
+	if away == nil || !strings.Contains(away.Error(), `plugin "widget" is away since `) ||
+		!strings.Contains(away.Error(), "--plugin-policy=widget=ignore") || strings.Contains(away.Error(), "other") {
+		t.Fatalf("Away() = %v", away)
+	}
+	if _, err := ask(s.Plugins()[1], deadline); !errors.Is(err, ErrAway) {
+		t.Fatalf("a plugin that is away answers %v", err)
+	}
+	if err := os.Mkdir(s.config.Folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := &plugin{mark: "first", statuses: make(chan *registration.Status, 1)}
+	server := serve(t, s, "a.sock", first)
+	p := awaitReady(t, s, "widget")
+	answers(t, p, "first")
+	if got := <-first.statuses; got.GetVersion() != "v1alpha1" || got.GetError() != "" {
+		t.Errorf("its status is %v", got)
+	}
+	if s.Away() != nil || <-changed != p {
+		t.Errorf("Away() = %v", s.Away())
+	}
+	server.Stop()
+	eventually(t, func() error {
+		if p.Away() == nil {
+			return errors.New("a plugin that ended is not away")
+		}
+		return nil
+	})
+	eventually(t, func() error {
+		if err := p.Away().Error(); !strings.Contains(err, "connection refused") { // once it was tried again
+			return fmt.Errorf("Away() = %s", err)
+		}
+		return nil
+	})
+	serve(t, s, "a.sock", &plugin{mark: "second"})
+	answers(t, p, "second")
+	if again := awaitReady(t, s, "widget"); again != p {
+		t.Error("the plugin is another one")
+	}
+}
+
+// A server that ends in order takes no more calls, and finishes those that it has.
+func TestGracefulStop(t *testing.T) {
+	s := run(t, Config{})
+	begun, finish := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(finish) })
+	defer end()
+	server := serve(t, s, "a.sock", &plugin{allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
+		close(begun)
+		<-finish
+		return &pb.DeviceAllocateResponse{DeviceNodes: []string{"last"}}, nil
+	}})
+	p := awaitReady(t, s, "widget")
+	got := make(chan string)
+	go func() {
+		mark, err := ask(p, deadline)
+		got <- fmt.Sprint(mark, err)
+	}()
+	<-begun
+	stopped := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		close(stopped)
+	}()
+	eventually(t, func() error {
+		if p.Away() == nil {
+			return errors.New("a plugin that ends is not away")
+		}
+		return nil
+	})
+	end()
+	if got := <-got; got != "last<nil>" {
+		t.Errorf("the call in flight got %s", got)
+	}
+	<-stopped
+}
+
+// The half may be at another socket.
+func TestOtherSocket(t *testing.T) {
+	s := run(t, Config{})
+	serve(t, s, "half", &plugin{mark: "half"})
+	info := widget()
+	info.Socket = "half"
+	serve(t, s, "a.sock", &plugin{mark: "registers", info: info})
+	answers(t, awaitReady(t, s, "widget"), "half")
+}
+
+// Of two servers of one plugin the newer is called. The older one's calls end; it is called again
+// when the newer one has ended.
+func TestTwoServers(t *testing.T) {
+	added := make(chan *Plugin, 10)
+	ended := make(chan error, 10)
+	s, log := runLogged(t, Config{Added: func(p *Plugin) { added <- p },
+		Connect: func(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
+			ready()
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return ctx.Err()
+		}})
+	begun, finish := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(finish) })
+	defer end()
+	begin := sync.OnceFunc(func() { close(begun) })
+	serve(t, s, "old.sock", &plugin{allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
+		begin()
+		<-finish
+		return &pb.DeviceAllocateResponse{DeviceNodes: []string{"old"}}, nil
+	}})
+	p := awaitReady(t, s, "widget")
+	got := make(chan string)
+	go func() {
+		mark, err := ask(p, deadline)
+		got <- fmt.Sprint(mark, err)
+	}()
+	<-begun
+	server := serve(t, s, "new.sock", &plugin{mark: "new"})
+	eventually(t, func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.servers) != 2 {
+			return fmt.Errorf("%d servers", len(p.servers))
+		}
+		return nil
+	})
+	if mark, err := ask(p, deadline); mark != "new" {
+		t.Errorf("%q answers, %v", mark, err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("a connection with a call in flight ended: %v", err)
+	default:
+	}
+	end()
+	if got := <-got; got != "old<nil>" {
+		t.Errorf("the older one's call got %s", got)
+	}
+	if err := <-ended; !errors.Is(err, errReplaced) {
+		t.Errorf("the older one's connection ended: %v", err)
+	}
+	server.Stop()
+	answers(t, p, "old")
+	serve(t, s, "new.sock", &plugin{mark: "newest"})
+	answers(t, p, "newest")
+	if got := len(added); got != 1 {
+		t.Errorf("the plugin was added %d times", got)
+	}
+	if got := strings.Count(log(), "A plugin has registered"); got != 4 { // old, new, old, newest
+		t.Errorf("it has registered %d times:\n%s", got, log())
+	}
+}
+
+// A newer server that does not become ready leaves the older one in place.
+func TestNotReady(t *testing.T) {
+	failed := make(chan struct{}, 100)
+	s := run(t, Config{Connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
+		if err == nil && answer.GetDeviceNodes()[0] == "bad" {
+			failed <- struct{}{}
+			return errors.New("it does not start")
+		}
+		ready()
+		<-ctx.Done()
+		return nil
+	}})
+	serve(t, s, "old.sock", &plugin{mark: "old"})
+	p := awaitReady(t, s, "widget")
+	serve(t, s, "new.sock", &plugin{mark: "bad"})
+	<-failed
+	<-failed // it is tried again
+	answers(t, p, "old")
+}
+
+// More sockets than are connected are named, and take the place of one that goes.
+func TestMostSockets(t *testing.T) {
+	s := run(t, Config{})
+	var servers []*grpc.Server
+	for i := range maxSockets + 1 {
+		info := widget()
+		info.Name = fmt.Sprintf("p%02d", i)
+		servers = append(servers, serve(t, s, info.Name+".sock", &plugin{mark: info.Name, info: info}))
+	}
+	eventually(t, func() error {
+		ready := 0
+		for _, p := range s.Plugins() {
+			if p.Away() == nil {
+				ready++
+			}
+		}
+		if ready != maxSockets {
+			return fmt.Errorf("%d plugins are ready", ready)
+		}
+		return nil
+	})
+	gone := s.Plugins()[0]
+	if len(s.Plugins()) != maxSockets {
+		t.Fatalf("%d plugins are known", len(s.Plugins()))
+	}
+	for i, server := range servers {
+		if fmt.Sprintf("p%02d", i) == gone.Name() {
+			if err := os.Remove(filepath.Join(s.config.Folder, gone.Name()+".sock")); err != nil {
+				t.Fatal(err)
+			}
+			server.Stop()
+		}
+	}
+	eventually(t, func() error {
+		if got := len(s.Plugins()); got != maxSockets+1 {
+			return fmt.Errorf("%d plugins are known", got)
+		}
+		return nil
+	})
+}
+
+// The number of a file that was removed may be given again.
+func TestSameFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.sock")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Time{}, before.ModTime().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Lstat(path); err != nil || same(before, after) || !same(after, after) {
+		t.Errorf("a file of another time is the same (%v)", err)
+	}
+}
+
+// Connections do not outlive Run.
+func TestRunEnds(t *testing.T) {
+	s, err := New(Config{Folder: tempFolder(t), Half: registration.Half_DEVICE, Connect: hold,
+		Added: func(*Plugin) {}, Changed: func(*Plugin) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		s.Run(ctx)
+		close(done)
+	}()
+	serve(t, s, "a.sock", &plugin{})
+	p := awaitReady(t, s, "widget")
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(deadline):
+		t.Fatal("Run does not return")
+	}
+	if p.Away() == nil {
+		t.Error("the plugin is not away")
+	}
+}

@@ -1,0 +1,159 @@
+package v1alpha1
+
+import "github.com/kubeslot/kubeslot/types"
+
+// NodeInfoOf returns the node as a message. Nothing is shared with it.
+func NodeInfoOf(n *types.NodeInfo) *NodeInfo {
+	return &NodeInfo{
+		Name:            n.Name,
+		Capacity:        mapOf[string](n.Capacity),
+		Allocatable:     mapOf[string](n.Allocatable),
+		Used:            mapOf[string](n.Used),
+		Scorer:          mapOf[string](n.Scorer),
+		KubeCapacity:    mapOf[string](n.KubeCap),
+		KubeAllocatable: mapOf[string](n.KubeAlloc),
+	}
+}
+
+// Info returns the node of the message; no map of it is nil, and nothing is shared.
+func (n *NodeInfo) Info() *types.NodeInfo {
+	return &types.NodeInfo{
+		Name:        n.GetName(),
+		Capacity:    mapOf[types.ResourceName](n.GetCapacity()),
+		Allocatable: mapOf[types.ResourceName](n.GetAllocatable()),
+		Used:        mapOf[types.ResourceName](n.GetUsed()),
+		Scorer:      mapOf[types.ResourceName](n.GetScorer()),
+		KubeCap:     mapOf[types.ResourceName](n.GetKubeCapacity()),
+		KubeAlloc:   mapOf[types.ResourceName](n.GetKubeAllocatable()),
+	}
+}
+
+// NodeStateOf returns what the node's half of a plugin says of its node as a message.
+func NodeStateOf(n *types.NodeInfo) *NodeState {
+	return &NodeState{
+		Capacity:        mapOf[string](n.Capacity),
+		Allocatable:     mapOf[string](n.Allocatable),
+		Scorer:          mapOf[string](n.Scorer),
+		KubeCapacity:    mapOf[string](n.KubeCap),
+		KubeAllocatable: mapOf[string](n.KubeAlloc),
+	}
+}
+
+// Info returns what the message says of the node, which has no name and nothing used.
+func (n *NodeState) Info() *types.NodeInfo {
+	return &types.NodeInfo{
+		Capacity:    mapOf[types.ResourceName](n.GetCapacity()),
+		Allocatable: mapOf[types.ResourceName](n.GetAllocatable()),
+		Used:        types.ResourceList{},
+		Scorer:      mapOf[types.ResourceName](n.GetScorer()),
+		KubeCap:     mapOf[types.ResourceName](n.GetKubeCapacity()),
+		KubeAlloc:   mapOf[types.ResourceName](n.GetKubeAllocatable()),
+	}
+}
+
+// PodInfoOf returns the pod as a message. Nothing is shared with it.
+func PodInfoOf(p *types.PodInfo) *PodInfo {
+	return &PodInfo{
+		Name:              p.Name,
+		Namespace:         p.Namespace,
+		Uid:               p.UID,
+		NodeName:          p.NodeName,
+		Requests:          mapOf[string](p.Requests),
+		InitContainers:    containersOf(p.InitContainers),
+		RunningContainers: containersOf(p.RunningContainers),
+	}
+}
+
+func containersOf(from map[string]types.ContainerInfo) map[string]*ContainerInfo {
+	to := make(map[string]*ContainerInfo, len(from))
+	for name, c := range from {
+		to[name] = &ContainerInfo{
+			KubeRequests: mapOf[string](c.KubeRequests),
+			Requests:     mapOf[string](c.Requests),
+			DevRequests:  mapOf[string](c.DevRequests),
+			AllocateFrom: locationOf[string, string](c.AllocateFrom),
+			Scorer:       mapOf[string](c.Scorer),
+		}
+	}
+	return to
+}
+
+// Info returns the pod of the message; no map of it is nil, and nothing is shared.
+func (p *PodInfo) Info() *types.PodInfo {
+	return &types.PodInfo{
+		Name:              p.GetName(),
+		Namespace:         p.GetNamespace(),
+		UID:               p.GetUid(),
+		NodeName:          p.GetNodeName(),
+		Requests:          mapOf[types.ResourceName](p.GetRequests()),
+		InitContainers:    infosOf(p.GetInitContainers()),
+		RunningContainers: infosOf(p.GetRunningContainers()),
+	}
+}
+
+func infosOf(from map[string]*ContainerInfo) map[string]types.ContainerInfo {
+	to := make(map[string]types.ContainerInfo, len(from))
+	for name, c := range from {
+		to[name] = types.ContainerInfo{
+			KubeRequests: mapOf[types.ResourceName](c.GetKubeRequests()),
+			Requests:     mapOf[types.ResourceName](c.GetRequests()),
+			DevRequests:  mapOf[types.ResourceName](c.GetDevRequests()),
+			AllocateFrom: locationOf[types.ResourceName, types.ResourceName](c.GetAllocateFrom()),
+			Scorer:       mapOf[types.ResourceName](c.GetScorer()),
+		}
+	}
+	return to
+}
+
+// PodChangesOf returns what a plugin may change in the pod, of all its containers.
+func PodChangesOf(p *types.PodInfo) *PodChanges {
+	return &PodChanges{InitContainers: changesOf(p.InitContainers), RunningContainers: changesOf(p.RunningContainers)}
+}
+
+func changesOf(from map[string]types.ContainerInfo) map[string]*ContainerChanges {
+	to := make(map[string]*ContainerChanges, len(from))
+	for name, c := range from {
+		to[name] = &ContainerChanges{
+			DevRequests:  mapOf[string](c.DevRequests),
+			AllocateFrom: locationOf[string, string](c.AllocateFrom),
+			Scorer:       mapOf[string](c.Scorer),
+		}
+	}
+	return to
+}
+
+// Apply makes the changes in the pod, of which nothing is shared. A container that the pod lacks is
+// left out.
+func (c *PodChanges) Apply(pod *types.PodInfo) {
+	apply(pod.InitContainers, c.GetInitContainers())
+	apply(pod.RunningContainers, c.GetRunningContainers())
+}
+
+func apply(to map[string]types.ContainerInfo, changes map[string]*ContainerChanges) {
+	for name, change := range changes {
+		c, ok := to[name]
+		if !ok {
+			continue
+		}
+		c.DevRequests = mapOf[types.ResourceName](change.GetDevRequests())
+		c.AllocateFrom = locationOf[types.ResourceName, types.ResourceName](change.GetAllocateFrom())
+		c.Scorer = mapOf[types.ResourceName](change.GetScorer())
+		to[name] = c
+	}
+}
+
+func mapOf[To, From ~string, V any](from map[From]V) map[To]V {
+	to := make(map[To]V, len(from))
+	for name, v := range from {
+		to[To(name)] = v
+	}
+	return to
+}
+
+func locationOf[To, ToValue, From, Value ~string](from map[From]Value) map[To]ToValue {
+	to := make(map[To]ToValue, len(from))
+	for name, v := range from {
+		to[To(name)] = ToValue(v)
+	}
+	return to
+}
