@@ -6,7 +6,7 @@
 GOFLAGS_OF_ALL := -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo '-toolexec=env GOGC=400'
 override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_ALL),$(GOFLAGS)))
 
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew release release-version test-release generate site clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-plugins bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew release release-version test-release generate site clean
 
 KUBE_VERSION := $(shell sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' go.mod)
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -162,6 +162,10 @@ bench-scheduler: ## Pods/s against plain pods and DRA (COUNT, NODES, PODS, SHAPE
 bench-scheduler-process: ## The scheduler's memory, CPU and pods/s against the stock one's, apart from the API server (ROUNDS=6, NODES=5000, PODS=10000, ARMS=plain,ours,dra).
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/process -rounds=$(or $(ROUNDS),6) -nodes=$(or $(NODES),5000) -pods=$(or $(PODS),10000) -arms=$(or $(ARMS),plain,ours,dra) $(if $(PROFILES),-profiles=$(PROFILES))
+
+bench-plugins: ## Pods/s with the example plugin as a .so file and as a gRPC server (NODES='500 5000' ROUNDS=4).
+	@hack/preflight.sh root go gcc
+	for n in $(or $(NODES),500 5000); do go run ./test/perf/process -arms=so,grpc -nodes=$$n -pods=200 -further=1000 -rounds=$(or $(ROUNDS),4) || exit 1; done
 
 bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten thousand devices on one node (NODES=50,200,500,1000).
 	@hack/preflight.sh root go gcc

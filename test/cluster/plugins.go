@@ -17,26 +17,13 @@ import (
 // files that they load: without them, and after a restart, the plugins are gone. When it
 // returns, the programs serve.
 func (c *Cluster) LoadPlugins(ctx context.Context, nodes []string, folders ...string) (files []string, err error) {
-	args := []string{"run", "./plugins/builder", "-binaries", c.BinDir()}
-	for _, folder := range folders {
-		folder, err := filepath.Abs(folder) // the builder runs elsewhere
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, folder)
-	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = c.cfg.RepoRoot
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	built, err := cmd.Output()
+	built, err := c.BuildPlugins(ctx, folders...)
 	if err != nil {
-		return nil, fmt.Errorf("build plugins: %w\n%s", err, &said)
+		return nil, err
 	}
 	type program struct{ component, node string }
 	var restart []program
-	for _, file := range strings.Fields(string(built)) {
-		// The builder sorts by halves: plugins/schedulers, plugins/devices.
+	for _, file := range built {
 		to := map[program]string{}
 		if filepath.Base(filepath.Dir(file)) == "schedulers" {
 			to[program{Scheduler, ""}] = c.SchedulerPluginDir()
@@ -70,4 +57,26 @@ func (c *Cluster) LoadPlugins(ctx context.Context, nodes []string, folders ...st
 		err = errors.Join(err, c.AwaitServing(ctx, p.component, p.node))
 	}
 	return files, err
+}
+
+// BuildPlugins builds the .so plugins of the folders for the cluster's programs. It returns the
+// files, sorted by halves: plugins/schedulers, plugins/devices.
+func (c *Cluster) BuildPlugins(ctx context.Context, folders ...string) (files []string, err error) {
+	args := []string{"run", "./plugins/builder", "-binaries", c.BinDir()}
+	for _, folder := range folders {
+		folder, err := filepath.Abs(folder) // the builder runs elsewhere
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, folder)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = c.cfg.RepoRoot
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	built, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("build plugins: %w\n%s", err, &said)
+	}
+	return strings.Fields(string(built)), nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -40,11 +41,16 @@ type arm struct {
 	ours bool
 	// dra: ResourceSlices and a DeviceClass.
 	dra bool
+	// widgets: the nodes have those of the example plugin, in place of slots, and our scheduler.
+	widgets bool
+	// remote: the plugin is a process of its own, in place of a .so file.
+	remote bool
 
 	size
 	profiles string
 	cluster  *cluster.Cluster
 	program  string // the scheduler's file
+	plugin   widgetPlugin
 	client   *kubernetes.Clientset
 	config   *rest.Config
 	created  int        // pods so far
@@ -61,12 +67,14 @@ func chosen(names string) ([]*arm, error) {
 		{name: "plain", resource: "example.com/" + kind, onNode: true},
 		{name: "ours", resource: assignment.ResourcePrefix + kind, onNode: true, ours: true},
 		{name: "dra", resource: "example.com/" + kind, dra: true},
+		{name: "so", resource: v1.ResourceName(widget.Resource), onNode: true, widgets: true},
+		{name: "grpc", resource: v1.ResourceName(widget.Resource), onNode: true, widgets: true, remote: true},
 	}
 	var arms []*arm
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(all, func(a *arm) bool { return a.name == name })
 		if i < 0 || slices.Contains(arms, all[i]) {
-			return nil, fmt.Errorf("-arms=%s: %q is none of plain, ours and dra, or there twice", names, name)
+			return nil, fmt.Errorf("-arms=%s: %q is none of plain, ours, dra, so and grpc, or there twice", names, name)
 		}
 		arms = append(arms, all[i])
 	}
@@ -76,14 +84,25 @@ func chosen(names string) ([]*arm, error) {
 // up starts the arm's API server, and installs its scheduler as the program.
 func (a *arm) up(ctx context.Context, program string) error {
 	var err error
-	a.cluster, err = cluster.Up(ctx, cluster.Config{Name: "bench-" + a.name, Stock: !a.ours, APIOnly: true})
+	a.cluster, err = cluster.Up(ctx, cluster.Config{Name: "bench-" + a.name, Stock: a.stock(), APIOnly: true})
 	if err != nil {
 		return err
 	}
-	if err := a.install(ctx, program); err != nil {
-		return errors.Join(err, a.cluster.Down(context.WithoutCancel(ctx)))
+	err = a.install(ctx, program)
+	if err == nil && a.widgets {
+		err = a.installPlugin(ctx, program+"-plugins")
+	}
+	if err != nil {
+		return errors.Join(err, a.down(ctx))
 	}
 	return nil
+}
+
+// stock reports whether the scheduler is the stock one.
+func (a *arm) stock() bool { return !a.ours && !a.widgets }
+
+func (a *arm) down(ctx context.Context) error {
+	return errors.Join(a.plugin.stop(), a.cluster.Down(context.WithoutCancel(ctx)))
 }
 
 // prepare creates all objects, and has the scheduler bind the first pods.

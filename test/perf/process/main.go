@@ -2,15 +2,17 @@
 // stock kube-scheduler and ours, each beside an API server and etcd of its own that
 // hold the same nodes and pods. The plain arm's pods ask for an extended resource
 // that the nodes report, ours for slots of as many Instances, DRA's for an extended
-// resource of a DeviceClass, with as many devices in ResourceSlices.
+// resource of a DeviceClass, with as many devices in ResourceSlices. The pods of two further arms
+// ask for widgets of the example plugin, which is a .so file in one and a gRPC server in the other.
 //
 //   - arm.go: the arms, and their steps
 //   - objects.go: the nodes, devices and pods
+//   - widgets.go: the example plugin, and its widgets
 //   - scheduler.go: a scheduler as a process, and what it says of itself
 //   - memory.go, speed.go: what is measured
 //   - table.go: the results
 //
-// `make bench-scheduler-process` runs it; docs/performance.md has results.
+// `make bench-scheduler-process` and `make bench-plugins` run it; docs/performance.md has results.
 package main
 
 import (
@@ -62,7 +64,7 @@ func run(ctx context.Context, s size, names, profiles string) (err error) {
 		if err := a.up(ctx, filepath.Join(dir, a.name)); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, a.cluster.Down(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, a.down(ctx)) }()
 	}
 	for _, a := range arms {
 		if err := a.prepare(ctx); err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/kubeslot/kubeslot/types"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -50,9 +51,14 @@ func (a *arm) createNode(ctx context.Context, i int) error {
 	if a.onNode {
 		capacity[a.resource] = *resource.NewQuantity(int64(a.slots), resource.DecimalSI)
 	}
+	annotations, err := a.nodeAnnotations()
+	if err != nil {
+		return err
+	}
 	nodes := a.client.CoreV1().Nodes()
 	node, err := nodes.Create(ctx, &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{v1.LabelHostname: nodeName(i)}},
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Annotations: annotations,
+			Labels: map[string]string{v1.LabelHostname: nodeName(i)}},
 		Status: v1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity,
 			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
@@ -174,7 +180,7 @@ func (a *arm) createPods(ctx context.Context, n int) error {
 	return nil
 }
 
-// checkBound says which of the pods are not bound, or in our arm have no assignment.
+// checkBound says which of the pods are not bound, or under our scheduler have no assignment.
 func (a *arm) checkBound(ctx context.Context, _ testutil.Metrics) error {
 	pods, err := a.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: bound.String()})
 	if err != nil {
@@ -184,10 +190,10 @@ func (a *arm) checkBound(ctx context.Context, _ testutil.Metrics) error {
 	if len(pods.Items) != a.created {
 		errs = append(errs, fmt.Errorf("%d of %d pods are bound", len(pods.Items), a.created))
 	}
-	holders := map[slot.Name]string{}
+	holders := map[string]string{} // pods by what they were assigned
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !a.ours {
+		if a.stock() {
 			continue
 		}
 		info, err := assignment.Granted(pod.Annotations, string(pod.UID), pod.Spec.NodeName)
@@ -196,12 +202,25 @@ func (a *arm) checkBound(ctx context.Context, _ testutil.Metrics) error {
 			continue
 		}
 		container := info.RunningContainers["main"]
-		grants, err := assignment.Grants(&container)
-		if err != nil || len(grants) != 1 || holders[grants[0].Slot] != "" {
-			errs = append(errs, fmt.Errorf("pod %s: want one slot that no other pod has, got %v, error %v", pod.Name, grants, err))
-			continue
+		assigned, err := a.assigned(&container)
+		if key := pod.Spec.NodeName + "/" + assigned; err != nil || holders[key] != "" {
+			errs = append(errs, fmt.Errorf("pod %s: want one device that no other pod has, got %s as pod %q, error %v",
+				pod.Name, key, holders[key], err))
+		} else {
+			holders[key] = pod.Name
 		}
-		holders[grants[0].Slot] = pod.Name
 	}
 	return errors.Join(errs...)
+}
+
+// assigned is the one device that the container was assigned.
+func (a *arm) assigned(c *types.ContainerInfo) (string, error) {
+	if a.widgets {
+		return assignedWidget(c)
+	}
+	grants, err := assignment.Grants(c)
+	if err != nil || len(grants) != 1 {
+		return "", fmt.Errorf("want one slot, got %v, error %v", grants, err)
+	}
+	return grants[0].Slot.String(), nil
 }

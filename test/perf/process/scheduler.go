@@ -71,7 +71,7 @@ const stock = "k8s.io/kubernetes/cmd/kube-scheduler"
 // has mapped counts by them.
 func (a *arm) install(ctx context.Context, program string) error {
 	linked := filepath.Join(a.cluster.BinDir(), cluster.Scheduler)
-	if !a.ours {
+	if a.stock() {
 		root := a.cluster.Config().RepoRoot
 		built, err := build.Programs{Root: root, Packages: []string{stock}, Static: true, Out: os.Stderr}.Run(ctx)
 		if err != nil {
@@ -114,6 +114,7 @@ func (a *arm) start(ctx context.Context) (*scheduler, error) {
 		"--authorization-always-allow-paths=/metrics,/debug/pprof/*",
 		"--kube-api-qps=2000", "--kube-api-burst=2000",
 	)
+	s.cmd.Args = append(s.cmd.Args, a.plugin.flags...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {

@@ -28,7 +28,7 @@ type speed struct {
 	cpu     usage
 }
 
-// usage is CPU seconds.
+// usage is CPU seconds; the scheduler's are with those of its plugin's process.
 type usage struct{ scheduler, api, etcd float64 }
 
 // profileSeconds is less than a round takes.
@@ -134,8 +134,13 @@ func (a *arm) usage() (u usage, err error) {
 		stat, err := p.Stat()
 		return stat.CPUTime(), err
 	}
-	var errs [3]error
+	var errs [4]error
 	u.scheduler, errs[0] = of(a.running.cmd.Process.Pid, nil)
+	if a.plugin.cmd != nil {
+		var plugin float64
+		plugin, errs[3] = of(a.plugin.cmd.Process.Pid, nil)
+		u.scheduler += plugin
+	}
 	u.api, errs[1] = of(a.cluster.PID(cluster.APIServer, ""))
 	u.etcd, errs[2] = of(a.cluster.PID(cluster.Etcd, ""))
 	return u, errors.Join(errs[:]...)

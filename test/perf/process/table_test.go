@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/plugins/example/widget"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 func TestTable(t *testing.T) {
@@ -35,6 +38,29 @@ func TestTable(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), row) {
 			t.Errorf("no row %q in:\n%s", row, out.String())
+		}
+	}
+}
+
+// The nodes of the plugin's arms say what kubecri would.
+func TestWidgets(t *testing.T) {
+	arms, err := chosen("so,grpc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range arms {
+		a.slots = 6
+		t.Setenv(widget.LayoutEnv, "")
+		if err := a.prepareWidgets(); err != nil {
+			t.Fatal(err)
+		}
+		annotations, err := a.nodeAnnotations()
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := assignment.DecodeNode(annotations)
+		if err != nil || len(info.Allocatable) != 6 || info.Allocatable["resource/group/board/2/widget/5/cards"] != 1 {
+			t.Errorf("%s: a node has %v, %v", a.name, info, err)
 		}
 	}
 }
