@@ -33,10 +33,10 @@ UNITTEST = go test -vet=off -parallel 8 -timeout 30m $(GOTESTFLAGS)
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-build: ## Build kube-scheduler, kubecri, controller, kubectl-kubeslot, kubeslot-ui and the standalone discovery handlers into _output/.
+build: ## Build kube-scheduler, kubecri, controller, kubectl-kubeslot, kubeslot-ui, kubeslot-plugin-test and the standalone discovery handlers into _output/.
 	@hack/preflight.sh go gcc
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri ./controller/cmd/controller
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o _output/ ./kubectl-kubeslot/cmd/... ./discovery/cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o _output/ ./kubectl-kubeslot/cmd/... ./discovery/cmd/... ./plugins/conformance/cmd/...
 
 plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/ (FAKE=1: with a fake GPU one, into _output/plugins/fake/).
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
