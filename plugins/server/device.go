@@ -98,12 +98,12 @@ func (s *deviceService) state() (*pb.NodeState, error) {
 	if err := s.device.UpdateNodeInfo(node); err != nil {
 		return nil, err
 	}
-	return nodeState(node), nil
+	return pb.NodeStateOf(node), nil
 }
 
 // Allocate implements pb.DeviceServer.
 func (s *deviceService) Allocate(_ context.Context, r *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
-	pod := podInfo(r.GetPod())
+	pod := r.GetPod().Info()
 	container := pod.GetContainerInPod(r.GetContainer())
 	if container == nil {
 		return nil, status.Errorf(codes.InvalidArgument, "pod %s has no container %q", pod.Name, r.GetContainer())

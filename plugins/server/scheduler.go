@@ -71,7 +71,7 @@ func (s *schedulerService) apply(r *pb.NodesRequest, sent *nodes) {
 	defer s.mu.Unlock()
 	s.sessions[r.GetSession()] = sent
 	for _, n := range r.GetNodes() {
-		node := nodeInfo(n)
+		node := n.Info()
 		sent.byName[node.Name] = node
 		s.plugin.AddNode(node.Name, node.Clone())
 	}
@@ -106,7 +106,7 @@ func (s *schedulerService) Fit(ctx context.Context, r *pb.FitRequest) (*pb.FitRe
 	if err != nil {
 		return nil, err
 	}
-	pod := podInfo(r.GetPod())
+	pod := r.GetPod().Info()
 	response := &pb.FitResponse{Verdicts: make([]*pb.Verdict, 0, len(asked))}
 	for _, node := range asked {
 		if ctx.Err() != nil {
@@ -134,7 +134,7 @@ func (s *schedulerService) asked(r *pb.FitRequest) ([]*types.NodeInfo, error) {
 		asked = append(asked, node)
 	}
 	for _, n := range r.GetNodes() {
-		asked = append(asked, nodeInfo(n))
+		asked = append(asked, n.Info())
 	}
 	return asked, nil
 }
@@ -158,12 +158,33 @@ func (s *schedulerService) fits(node *types.NodeInfo, pod *types.PodInfo) *pb.Ve
 
 // Allocate implements pb.DeviceSchedulerServer.
 func (s *schedulerService) Allocate(_ context.Context, r *pb.AllocateRequest) (*pb.AllocateResponse, error) {
-	pod := podInfo(r.GetPod())
+	pod := r.GetPod().Info()
 	copied := pod.Clone()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.plugin.PodAllocate(nodeInfo(r.GetNode()), copied); err != nil {
+	if err := s.plugin.PodAllocate(r.GetNode().Info(), copied); err != nil {
 		return nil, err
 	}
 	return &pb.AllocateResponse{Changes: changes(pod, copied)}, nil
+}
+
+// changes is what the plugin may have changed of the pod, in the containers that it had before.
+func changes(before, after *types.PodInfo) *pb.PodChanges {
+	c := pb.PodChangesOf(after)
+	maps.DeleteFunc(c.InitContainers, func(name string, _ *pb.ContainerChanges) bool {
+		_, had := before.InitContainers[name]
+		return !had
+	})
+	maps.DeleteFunc(c.RunningContainers, func(name string, _ *pb.ContainerChanges) bool {
+		_, had := before.RunningContainers[name]
+		return !had
+	})
+	return c
+}
+
+func reason(r devicescheduler.PredicateFailureReason) *pb.Reason {
+	resource, requested, used, capacity := r.GetInfo()
+	never, ok := r.(interface{ Never() bool })
+	return &pb.Reason{Text: r.GetReason(), Resource: string(resource), Requested: requested, Used: used,
+		Capacity: capacity, Never: ok && never.Never()}
 }

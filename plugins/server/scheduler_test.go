@@ -125,7 +125,7 @@ func TestScheduler(t *testing.T) {
 			t.Fatal(got)
 		}
 		changes := got[0].GetChanges().GetRunningContainers()
-		if len(changes) != 1 || changes["main"].GetAllocateFrom()["a"] != "b" ||
+		if len(changes) != 2 || changes["main"].GetAllocateFrom()["a"] != "b" ||
 			changes["main"].GetDevRequests()["c"] != 1 {
 			t.Error(changes)
 		}

@@ -4,7 +4,6 @@
 //
 //   - server.go: the socket, the registration, and the end
 //   - device.go, scheduler.go: the services of the protocol on the two interfaces
-//   - convert.go: the protocol's messages as the interfaces have them
 //
 // It imports nothing but the types module and grpc, and the package that makes the socket.
 package server
