@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -25,6 +26,9 @@ const registerTimeout = 5 * time.Second
 // retry is how long to wait before a socket is connected again: 1 s, doubling to 30 s. A server that
 // lasted for longer than that begins anew.
 var retry = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
+
+// errRemade is that a socket was made anew, which has a follow of its own, or is about to.
+var errRemade = errors.New("the socket was made anew")
 
 // socket is a file of the folder. One that is made anew at the same path is another.
 type socket struct {
@@ -56,7 +60,9 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 		case errors.Is(err, errReplaced):
 			logger.Info("A newer socket of the plugin is called instead", "plugin", sock.plugin.name)
 		default:
-			sock.problems.log(logger, err, "A plugin is not connected; trying again")
+			if !errors.Is(err, errRemade) {
+				sock.problems.log(logger, err, "A plugin is not connected; trying again")
+			}
 			if s.clock.Since(begun) > s.retry.Cap {
 				backoff = s.retry
 			}
@@ -118,7 +124,11 @@ func (s *Sockets) serve(ctx context.Context, sock *socket, asked func()) error {
 func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.ClientConn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	conn, err := dial(ctx, filepath.Join(s.config.Folder, sock.name))
+	path := filepath.Join(s.config.Folder, sock.name)
+	if now, err := os.Lstat(path); err == nil && !same(sock.file, now) {
+		return nil, errRemade
+	}
+	conn, err := dial(ctx, path)
 	if err != nil {
 		return nil, err
 	}
