@@ -33,10 +33,10 @@ UNITTEST = go test -vet=off -parallel 8 -timeout 30m $(GOTESTFLAGS)
 help: ## Show the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-build: ## Build kube-scheduler, kubecri, controller, kubectl-kubeslot, kubeslot-ui and the standalone discovery handlers into _output/.
+build: ## Build kube-scheduler, kubecri, controller, kubectl-kubeslot, kubeslot-ui, kubeslot-plugin-test and the standalone discovery handlers into _output/.
 	@hack/preflight.sh go gcc
 	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o _output/ ./kube-scheduler/cmd/kube-scheduler ./kubecri/cmd/kubecri ./controller/cmd/controller
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o _output/ ./kubectl-kubeslot/cmd/... ./discovery/cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o _output/ ./kubectl-kubeslot/cmd/... ./discovery/cmd/... ./plugins/conformance/cmd/...
 
 plugins: build ## Build and check this tree's plugins, into _output/plugins/{schedulers,devices}/ (FAKE=1: with a fake GPU one, into _output/plugins/fake/).
 	go run ./plugins/builder $(wildcard plugins/*/scheduler plugins/*/device)
@@ -163,9 +163,10 @@ bench-scheduler-process: ## The scheduler's memory, CPU and pods/s against the s
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/process -rounds=$(or $(ROUNDS),6) -nodes=$(or $(NODES),5000) -pods=$(or $(PODS),10000) -arms=$(or $(ARMS),plain,ours,dra) $(if $(PROFILES),-profiles=$(PROFILES))
 
-bench-plugins: ## Pods/s with the example plugin as a .so file and as a gRPC server (NODES='500 5000' ROUNDS=4).
+bench-plugins: ## Pods/s, and a container's creation, with the example plugin as a .so file and as a gRPC server (NODES='500 5000' ROUNDS=4).
 	@hack/preflight.sh root go gcc
 	for n in $(or $(NODES),500 5000); do go run ./test/perf/process -arms=so,grpc -nodes=$$n -pods=200 -further=1000 -rounds=$(or $(ROUNDS),4) || exit 1; done
+	go run ./test/perf/cri -run='plugin$$' -pods=0 -rounds=10
 
 bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten thousand devices on one node (NODES=50,200,500,1000).
 	@hack/preflight.sh root go gcc

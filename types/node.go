@@ -39,3 +39,16 @@ func (ni *NodeInfo) Clone() *NodeInfo {
 		KubeAlloc:   orEmpty(maps.Clone(ni.KubeAlloc)),
 	}
 }
+
+// Has reports whether any list of what the node has names the resource. A nil NodeInfo has none.
+func (ni *NodeInfo) Has(name ResourceName) bool {
+	if ni == nil {
+		return false
+	}
+	for _, list := range []ResourceList{ni.Allocatable, ni.Capacity, ni.KubeAlloc, ni.KubeCap} {
+		if _, has := list[name]; has {
+			return true
+		}
+	}
+	return false
+}

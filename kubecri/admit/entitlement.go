@@ -59,7 +59,7 @@ func decide(node string, annotations map[string]string, pod claims.Pod, containe
 	if c := of.Info; c != nil { // not one that requests nothing, or an ephemeral one
 		e = entitlement{grants: of.Grants, requested: ours(c.Requests)}
 		if soplugins.Concerns(c) {
-			e.assigned = withKube(of.Pod, spec)
+			e.assigned = ofPod(of.Pod, pod, spec)
 		}
 	}
 	if spec != nil {

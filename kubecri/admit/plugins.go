@@ -44,14 +44,14 @@ func plugged(annotations map[string]string, spec *corev1.Pod, container string, 
 	return slices.Sorted(maps.Keys(asked))
 }
 
-// withKube returns the assignment with each container's spec.resources.requests,
-// which are not in it, where the pod's spec is known: plugins of KubeDevice expect
-// them.
-func withKube(info *types.PodInfo, spec *corev1.Pod) *types.PodInfo {
+// ofPod returns the assignment with what is not in it: the pod's namespace and UID, and where the
+// pod's spec is known each container's spec.resources.requests, which plugins of KubeDevice expect.
+func ofPod(info *types.PodInfo, pod claims.Pod, spec *corev1.Pod) *types.PodInfo {
+	info = info.Clone()
+	info.Namespace, info.UID = pod.Namespace, pod.UID
 	if spec == nil {
 		return info
 	}
-	info = info.Clone()
 	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
 		for name, c := range containers {
 			c.KubeRequests = specRequests(spec, name)

@@ -70,7 +70,8 @@ func TestCompleteInstall(t *testing.T) {
 
 func TestLeftByKubecri(t *testing.T) {
 	got := leftByKubecri(map[string]string{"STATE_DIR": "/s", "KUBECRI_ARGS": "--v=2 --discovery-handlers-directory /h"}, "unix:///run/k.sock")
-	want := cleanup.Paths{StateDir: "/s", CDIDir: "/var/run/cdi", HandlersDir: "/h", Listen: "/run/k.sock"}
+	want := cleanup.Paths{StateDir: "/s", CDIDir: "/var/run/cdi", HandlersDir: "/h", Listen: "/run/k.sock",
+		Empty: []string{"/run/kubeslot/plugins/devices", "/run/kubeslot/plugins", "/run/kubeslot"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
 const uninstallDescription = `uninstall has the kubelet use the runtime again, as it did before install, and takes
@@ -112,11 +114,13 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 // leftByKubecri says where the kubecri of the environment file has its files.
 func leftByKubecri(env map[string]string, listen string) cleanup.Paths {
 	args := strings.Fields(env["KUBECRI_ARGS"])
+	plugins := filepath.Dir(registration.DevicesDirectory)
 	return cleanup.Paths{
 		StateDir:    cmp.Or(env["STATE_DIR"], "/var/lib/kubecri"),
 		CDIDir:      cmp.Or(env["CDI_DIR"], "/var/run/cdi"),
 		HandlersDir: argument(args, "discovery-handlers-directory", pb.DefaultDirectory),
 		Listen:      strings.TrimPrefix(listen, "unix://"),
+		Empty:       []string{registration.DevicesDirectory, plugins, filepath.Dir(plugins)}, // the unit makes them
 	}
 }
 

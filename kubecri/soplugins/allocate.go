@@ -68,8 +68,15 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 		defer cancel()
 	}
 	edits, err := p.allocate(ctx, pod, container)
-	if errors.Is(err, ErrNoPlugin) && p != nil && len(p.config.NotLoaded) > 0 {
-		err = fmt.Errorf("%w; not loaded on this node: %s", err, strings.Join(p.config.NotLoaded, "; "))
+	if errors.Is(err, ErrNoPlugin) && p != nil {
+		if len(p.config.NotLoaded) > 0 {
+			err = fmt.Errorf("%w; not loaded on this node: %s", err, strings.Join(p.config.NotLoaded, "; "))
+		}
+		for _, plugin := range p.all() {
+			if away := plugin.away(); away != nil {
+				err = fmt.Errorf("%w; %w", err, away)
+			}
+		}
 	}
 	return edits, err
 }
@@ -79,28 +86,32 @@ func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container st
 	if c == nil || !Concerns(c) {
 		return nil, nil
 	}
-	if p == nil || len(p.plugins) == 0 {
-		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices", described(c), ErrNoPlugin)
+	if p == nil || len(p.all()) == 0 {
+		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices, and none serves, see --plugin-sockets", described(c), ErrNoPlugin)
 	}
+	plugins := p.all()
 	assigned, asked := Assigned(c), Asked(c)
 	for name, n := range c.KubeRequests { // of the spec, where it is known
 		if n > 0 && !isSlot(name) {
 			asked = append(asked, name)
 		}
 	}
-	parts := make([]part, 0, len(p.plugins))
-	for _, plugin := range p.plugins {
+	parts := make([]part, 0, len(plugins))
+	for _, plugin := range plugins {
 		parts = append(parts, plugin.partOf(assigned, asked))
 	}
 	if err := waitFor(c, assigned, parts); err != nil {
 		return nil, err
 	}
 	var all []inject.Edits
-	for i, plugin := range p.plugins {
+	for i, plugin := range plugins {
 		if parts[i].out != nil {
 			continue
 		}
 		e, fault := plugin.allocate(ctx, pod, container)
+		if fault != nil && parts[i].optional && !parts[i].needed() {
+			continue
+		}
 		if fault != nil {
 			return nil, fault
 		}
@@ -115,6 +126,8 @@ func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container st
 // part is a plugin's part in a container's assignment.
 type part struct {
 	plugin string
+	// optional is set when others do not wait for it.
+	optional bool
 	// out says why it cannot be asked; nil when it can.
 	out error
 	// owns are the resources that it says the node has.
@@ -124,8 +137,11 @@ type part struct {
 	answered bool
 }
 
+// needed reports whether the plugin says that the node has something of the container's.
+func (p part) needed() bool { return len(p.owns) > 0 || p.asked != "" }
+
 func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
-	part := part{plugin: p.name, out: p.hangs(), owns: map[types.ResourceName]bool{}}
+	part := part{plugin: p.name, optional: p.optional(), out: p.unavailable(), owns: map[types.ResourceName]bool{}}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -136,30 +152,16 @@ func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
 		part.out = errors.New("it has not started yet")
 	}
 	for _, name := range assigned {
-		if has(p.data, name) {
+		if p.data.Has(name) {
 			part.owns[name] = true
 		}
 	}
 	for _, name := range asked {
-		if has(p.data, name) {
+		if p.data.Has(name) {
 			part.asked = max(part.asked, name) // any, but always the same
 		}
 	}
 	return part
-}
-
-// has reports whether a plugin that said info, nil for nothing yet, says that the
-// node has the resource.
-func has(info *types.NodeInfo, name types.ResourceName) bool {
-	if info == nil {
-		return false
-	}
-	for _, list := range []types.ResourceList{info.Allocatable, info.Capacity, info.KubeAlloc, info.KubeCap} {
-		if _, said := list[name]; said {
-			return true
-		}
-	}
-	return false
 }
 
 // waitFor refuses the container while a plugin that has, or may have, a part in
@@ -173,7 +175,7 @@ func waitFor(c *types.ContainerInfo, assigned []types.ResourceName, parts []part
 	}
 	all := owned == len(assigned) && owned > 0
 	for _, p := range parts {
-		if p.out != nil && (len(p.owns) > 0 || p.asked != "" || !all) {
+		if p.out != nil && (p.needed() || !all && !p.optional) {
 			return fmt.Errorf("%s: device plugin %q cannot be asked now: %w", described(c), p.plugin, p.out)
 		}
 	}
@@ -226,9 +228,8 @@ func described(c *types.ContainerInfo) string {
 // allocate asks one plugin. The order of what it returns is kept; a map has none.
 func (p *plugin) allocate(ctx context.Context, pod *types.PodInfo, container string) (inject.Edits, *Fault) {
 	pod = pod.Clone()
-	c := pod.GetContainerInPod(container)
 	return call(ctx, p.caller, methodAllocate, func(d device.Device) (inject.Edits, error) {
-		mounts, devices, env, err := d.Allocate(pod, c)
+		mounts, devices, env, err := allocate(ctx, d, pod, container)
 		if err != nil {
 			return inject.Edits{}, err
 		}

@@ -35,6 +35,10 @@ func assigned(from ...types.ResourceName) *types.PodInfo {
 
 var broken = func() error { return errors.New("no driver") }
 
+func failing(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	return nil, nil, nil, errors.New("on fire")
+}
+
 // Who is asked, who has to answer, and what becomes of a container.
 func TestAllocate(t *testing.T) {
 	fails := func(text string) func(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {

@@ -1,6 +1,7 @@
 package soplugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,15 +32,16 @@ const (
 	hanging  = "hanging" // not called: an earlier call has not returned
 	errored  = "error"   // the plugin returned an error
 	invalid  = "invalid" // its result makes no sense
+	away     = "away"    // not called: its process is not there
 )
 
-var kinds = []string{panicked, timedOut, hanging, errored, invalid}
+var kinds = []string{panicked, timedOut, hanging, errored, invalid, away}
 
 // Fault is a call that went wrong.
 type Fault struct {
 	Plugin string
 	Method string
-	// Kind is a metric's label: panic, timeout, hanging, error or invalid.
+	// Kind is a metric's label: panic, timeout, hanging, error, invalid or away.
 	Kind string
 	Err  error
 }
@@ -47,6 +49,9 @@ type Fault struct {
 // Error says which plugin failed at what, and how, on one line.
 func (f *Fault) Error() string {
 	text, _, _ := strings.Cut(f.Err.Error(), "\n")
+	if strings.HasPrefix(text, fmt.Sprintf("plugin %q ", f.Plugin)) { // of a Remote
+		return "device " + text
+	}
 	return fmt.Sprintf("device plugin %q failed in %s: %s", f.Plugin, f.Method, text)
 }
 
@@ -79,19 +84,21 @@ func newCaller(name string, d device.Device, timeout time.Duration, numbers *met
 	return c
 }
 
-// hangs says what has not returned in its time; nil when nothing hangs.
-func (c *caller) hangs() error {
+// unavailable says why the plugin cannot be called: a call has not returned in its time, or
+// its process is not there. Nil when it can.
+func (c *caller) unavailable() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running == "" || time.Now().Before(c.late) {
-		return nil
+	running, since, hangs := c.running, c.since, c.running != "" && !time.Now().Before(c.late)
+	c.mu.Unlock()
+	if !hangs {
+		return c.away()
 	}
-	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, c.running, time.Since(c.since).Round(time.Second))
+	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, running, time.Since(since).Round(time.Second))
 }
 
 // begin waits until no call runs, or ctx is done.
 func (c *caller) begin(ctx context.Context, method string, timeout time.Duration) error {
-	if err := c.hangs(); err != nil {
+	if err := c.unavailable(); err != nil {
 		return err
 	}
 	select {
@@ -121,22 +128,29 @@ func call[T any](ctx context.Context, c *caller, method string, f func(device.De
 	waiting, cancel := context.WithTimeout(ctx, c.timeout) // or until ctx's own deadline
 	defer cancel()
 	deadline, _ := waiting.Deadline()
+	type result struct {
+		value T
+		err   error // the plugin's, which may be ErrTimeout, too
+	}
+	var of result
 	err := c.begin(waiting, method, time.Until(deadline))
-	var value T
 	if err == nil {
 		// One deadline for the wait and the call: whoever asks has no time for both.
 		left := max(time.Until(deadline), time.Millisecond)
-		value, err = contain.Do(left, func() (T, error) { return f(c.device) }, c.end)
+		of, err = contain.Do(left, func() (of result, _ error) {
+			of.value, of.err = f(c.device)
+			return of, nil
+		}, c.end)
 		if !errors.Is(err, contain.ErrTimeout) {
 			c.end()
 		}
 	}
 	c.numbers.Called(method, time.Since(start))
-	if err != nil {
+	if err = cmp.Or(err, of.err); err != nil {
 		var zero T
 		return zero, c.fault(method, err)
 	}
-	return value, nil
+	return of.value, nil
 }
 
 func (c *caller) fault(method string, err error) *Fault {
@@ -149,6 +163,8 @@ func (c *caller) fault(method string, err error) *Fault {
 		kind = timedOut
 	case errors.Is(err, errHanging):
 		kind = hanging
+	case isAway(err):
+		kind = away
 	case errors.Is(err, nodeinfo.ErrInvalid):
 		kind = invalid
 	}

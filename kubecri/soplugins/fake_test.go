@@ -1,6 +1,7 @@
 package soplugins
 
 import (
+	"context"
 	"sync"
 
 	"github.com/kubeslot/kubeslot/plugins/load"
@@ -91,6 +92,27 @@ func (f *fake) Allocate(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mo
 		return do(pod, c)
 	}
 	return nil, nil, nil, nil
+}
+
+// fakeRemote is a plugin that is a process of its own.
+type fakeRemote struct {
+	fake
+	ignore bool
+	// away is why it is not there, and own are its variables.
+	away error
+	own  map[string]string
+	// asked is the pod and the container of the last AllocateContainer.
+	asked string
+}
+
+func (r *fakeRemote) Away() error                     { return get(&r.fake, &r.away) }
+func (r *fakeRemote) Required() bool                  { return !r.ignore }
+func (r *fakeRemote) OwnVariables() map[string]string { return get(&r.fake, &r.own) }
+
+func (r *fakeRemote) AllocateContainer(_ context.Context, pod *types.PodInfo, container string) (
+	[]device.Mount, []string, map[string]string, error) {
+	set(&r.fake, &r.asked, pod.Name+"/"+container)
+	return r.Allocate(pod, pod.GetContainerInPod(container))
 }
 
 // says is an UpdateNodeInfo that says that the node has one of each.

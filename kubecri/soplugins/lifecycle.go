@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/contain"
@@ -23,6 +24,7 @@ const (
 // drive keeps one plugin going until ctx is done.
 func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("device-plugins").WithValues("plugin", plugin.name))
+	plugin.awaitFirst(ctx)
 	retry := minRetry
 	for {
 		fault := p.step(ctx, plugin)
@@ -41,6 +43,7 @@ func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-plugin.wake:
 		case <-time.After(wait):
 		}
 	}
@@ -66,23 +69,40 @@ func (p *Plugins) step(ctx context.Context, plugin *plugin) *Fault {
 		*s.done = true
 		plugin.mu.Unlock()
 	}
-	data, fault := call(ctx, plugin.caller, methodUpdateNodeInfo, func(d device.Device) (*types.NodeInfo, error) {
-		info := types.NewNodeInfoWithName(p.config.Node)
-		if err := d.UpdateNodeInfo(info); err != nil {
-			return nil, err
-		}
-		return nodeinfo.Check(info.Clone())
-	})
+	said, fault := call(ctx, plugin.caller, methodUpdateNodeInfo, p.ask)
 	if fault != nil {
 		return fault
 	}
-	if err := p.conflict(plugin, data); err != nil {
+	if err := p.conflict(plugin, said.data); err != nil {
 		return plugin.fault(methodUpdateNodeInfo, err)
 	}
 	plugin.mu.Lock()
 	defer plugin.mu.Unlock()
-	plugin.data, plugin.lapsed = data, false
+	plugin.data, plugin.lapsed = said.data, false
+	if plugin.remote() != nil {
+		plugin.own = said.own
+	}
 	return nil
+}
+
+// said is what a plugin says.
+type said struct {
+	data *types.NodeInfo
+	own  inject.Edits // of a Remote
+}
+
+func (p *Plugins) ask(d device.Device) (of said, err error) {
+	info := types.NewNodeInfoWithName(p.config.Node)
+	if err := d.UpdateNodeInfo(info); err != nil {
+		return said{}, err
+	}
+	if of.data, err = nodeinfo.Check(info.Clone()); err != nil {
+		return said{}, err
+	}
+	if r, ok := d.(Remote); ok {
+		of.own, err = edits(d.GetName(), given{env: r.OwnVariables()})
+	}
+	return of, err
 }
 
 // note remembers how the plugin is and tells of it when that has changed. It
@@ -128,9 +148,9 @@ func (p *Plugins) note(ctx context.Context, plugin *plugin, fault *Fault) bool {
 	return changed
 }
 
-// same reports whether a fault is no news. What hangs does so ever longer.
+// same reports whether a fault is no news. What hangs or is away is so ever longer.
 func same(a, b *Fault) bool {
-	return a.Kind == b.Kind && (a.Kind == hanging || a.Error() == b.Error())
+	return a.Kind == b.Kind && (a.Kind == hanging || a.Kind == away || a.Error() == b.Error())
 }
 
 func (p *Plugins) event(kind, reason, format string, args ...any) {

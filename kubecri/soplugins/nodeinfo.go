@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
@@ -11,11 +12,12 @@ import (
 
 // NodeInfo returns what the plugins say of the node, as far as they have: in the
 // order of the plugins, the first that names a resource has it. settled is false
-// while one is still being started, so that what the node said of it before is to
-// be kept. What is returned is the caller's.
+// while one is still being started, or may still come, so that what the node said of it before
+// is to be kept. What is returned is the caller's.
 func (p *Plugins) NodeInfo() (info *types.NodeInfo, settled bool) {
-	info, settled = types.NewNodeInfoWithName(p.config.Node), true
-	for _, plugin := range p.plugins {
+	info = types.NewNodeInfoWithName(p.config.Node)
+	settled = p.config.Sockets == nil || time.Since(p.made) >= settle
+	for _, plugin := range p.all() {
 		plugin.mu.Lock()
 		data, lapsed := plugin.data, plugin.lapsed
 		plugin.mu.Unlock()
@@ -35,7 +37,7 @@ func (p *Plugins) Gives(name types.ResourceName) bool {
 	if p == nil {
 		return false
 	}
-	for _, plugin := range p.plugins {
+	for _, plugin := range p.all() {
 		data := plugin.reported()
 		if data == nil {
 			continue
@@ -68,7 +70,7 @@ func add[M ~map[K]V, K comparable, V any](to, from M) {
 
 // conflict says what of the data an earlier plugin, which has it, names too.
 func (p *Plugins) conflict(plugin *plugin, data *types.NodeInfo) error {
-	for _, earlier := range p.plugins {
+	for _, earlier := range p.all() {
 		if earlier == plugin {
 			break
 		}

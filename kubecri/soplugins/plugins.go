@@ -38,8 +38,11 @@ const (
 // Config configures Plugins; Node and Loaded are required.
 type Config struct {
 	Node string
-	// Loaded are the plugins in the order in which they are called.
+	// Loaded are the plugins of .so files, in the order in which they are called.
 	Loaded []load.Plugin[device.Device]
+	// Sockets, if set, says that there may be plugins that are processes of their own, which
+	// Add adds. It waits until each that runs already was added, or ctx is done.
+	Sockets func(ctx context.Context)
 	// NotLoaded says of each file that could not be loaded which it is, and why, for the
 	// pods that may need it.
 	NotLoaded []string
@@ -55,18 +58,27 @@ type Config struct {
 // Plugins are the device plugins of a node. Safe for concurrent use; for Tried,
 // Gives, Allocate and Withhold, nil is a node without any.
 type Plugins struct {
-	config  Config
-	plugins []*plugin
+	config Config
+	made   time.Time
+
+	mu sync.Mutex
+	// list has those of .so files first, then the others by name. It is replaced, never changed.
+	list []*plugin
+	// drives starts to drive a plugin; nil while Run does not run.
+	drives func(*plugin)
 }
 
 // plugin is a device plugin and what is known of it.
 type plugin struct {
 	*caller
+	// file is where it comes from: the .so file, or the directory of its socket.
 	file string
-	// own are the variables that belong to it; see Withhold.
-	own inject.Edits
+	// wake, if not nil, has it asked now.
+	wake chan struct{}
 
 	mu sync.Mutex
+	// own are the variables that belong to it; see Withhold.
+	own inject.Edits
 	// tried is closed when it was started and asked for the first time.
 	tried chan struct{}
 	// prepared and started say how far New and Start have come.
@@ -99,34 +111,60 @@ func New(config Config) (*Plugins, error) {
 	if config.Changed == nil {
 		config.Changed = func() {}
 	}
-	p := &Plugins{config: config}
+	p := &Plugins{config: config, made: time.Now()}
 	for _, loaded := range config.Loaded {
-		numbers := config.Metrics.SOPlugin(loaded.Name, methods, kinds)
-		plugin := &plugin{file: loaded.File, tried: make(chan struct{}),
-			caller: newCaller(loaded.Name, loaded.Value, config.Timeout, numbers)}
+		plugin := p.newPlugin(loaded.Name, loaded.File, loaded.Value)
 		plugin.own = ownVariables(context.Background(), plugin, loaded.Value, &config)
-		p.plugins = append(p.plugins, plugin)
+		p.list = append(p.list, plugin)
 	}
 	return p, nil
+}
+
+func (p *Plugins) newPlugin(name, file string, d device.Device) *plugin {
+	numbers := p.config.Metrics.SOPlugin(name, methods, kinds)
+	return &plugin{file: file, tried: make(chan struct{}), caller: newCaller(name, d, p.config.Timeout, numbers)}
+}
+
+// all are the plugins there are now, in their order.
+func (p *Plugins) all() []*plugin {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.list
 }
 
 // Run starts the plugins and keeps asking them until ctx is done. It does not
 // wait for calls that hang.
 func (p *Plugins) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, plugin := range p.plugins {
-		running.Go(func() { p.drive(ctx, plugin) })
+	p.mu.Lock()
+	p.drives = func(plugin *plugin) { running.Go(func() { p.drive(ctx, plugin) }) }
+	for _, plugin := range p.list {
+		p.drives(plugin)
 	}
+	p.mu.Unlock()
+	if p.config.Sockets != nil {
+		defer time.AfterFunc(settle-time.Since(p.made), p.config.Changed).Stop() // see NodeInfo
+	}
+	<-ctx.Done()
+	p.mu.Lock()
+	p.drives = nil
+	p.mu.Unlock()
 	running.Wait()
 }
 
 // Tried waits until every plugin was started and asked once, or failed at it, or
-// ctx is done.
+// ctx is done. Nobody waits for one that is not required.
 func (p *Plugins) Tried(ctx context.Context) {
 	if p == nil {
 		return
 	}
-	for _, plugin := range p.plugins {
+	if p.config.Sockets != nil {
+		p.config.Sockets(ctx)
+	}
+	for _, plugin := range p.all() {
+		if plugin.optional() {
+			continue
+		}
 		select {
 		case <-plugin.tried:
 		case <-ctx.Done():
@@ -135,16 +173,20 @@ func (p *Plugins) Tried(ctx context.Context) {
 	}
 }
 
-// Failing returns what is wrong with the plugins, nil for nothing.
+// Failing returns what is wrong with the plugins, nil for nothing. That one is away that is
+// not required is not wrong.
 func (p *Plugins) Failing() error {
 	var wrong []string
-	for _, plugin := range p.plugins {
+	for _, plugin := range p.all() {
 		plugin.mu.Lock()
 		fault, since, started := plugin.wrong, plugin.failing, plugin.started
 		plugin.mu.Unlock()
-		switch hangs := plugin.hangs(); {
-		case hangs != nil:
-			wrong = append(wrong, fmt.Sprintf("device plugin %q: %v", plugin.name, hangs))
+		switch out := plugin.unavailable(); {
+		case isAway(out) && plugin.optional():
+		case isAway(out):
+			wrong = append(wrong, out.Error())
+		case out != nil:
+			wrong = append(wrong, fmt.Sprintf("device plugin %q: %v", plugin.name, out))
 		case fault != nil:
 			wrong = append(wrong, fmt.Sprintf("%v, for %s", fault, time.Since(since).Round(time.Second)))
 		case !started:

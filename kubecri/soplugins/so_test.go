@@ -38,7 +38,7 @@ func TestSharedObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := p.plugins[0]
+	plugin := p.list[0]
 	refuses := func(parts ...string) {
 		t.Helper()
 		edits, err := p.Allocate(t.Context(), assigned("resource/group/fickle/1/cards"), "main")
@@ -102,9 +102,9 @@ func TestSharedObject(t *testing.T) {
 	if err := os.WriteFile(release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); plugin.hangs() != nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); plugin.unavailable() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the call that hung has ended, and the plugin still counts as hanging: ", plugin.hangs())
+			t.Fatal("the call that hung has ended, and the plugin still counts as hanging: ", plugin.unavailable())
 		}
 	}
 	if edits, err := p.Allocate(t.Context(), assigned("resource/group/fickle/0/cards"), "main"); err != nil || variable(edits[0], "FICKLE") != "0" {

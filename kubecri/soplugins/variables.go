@@ -40,9 +40,12 @@ func (p *Plugins) Withhold(c inject.Container, given []inject.Edits) []inject.Ed
 		return nil
 	}
 	var all []inject.Edits
-	for _, plugin := range p.plugins {
-		e := inject.Edits{Owner: plugin.own.Owner}
-		for _, v := range plugin.own.Env {
+	for _, plugin := range p.all() {
+		plugin.mu.Lock()
+		own := plugin.own
+		plugin.mu.Unlock()
+		e := inject.Edits{Owner: own.Owner}
+		for _, v := range own.Env {
 			sets := func(e inject.Edits) bool {
 				return slices.ContainsFunc(e.Env, func(other inject.Variable) bool { return other.Name == v.Name && !other.Default })
 			}

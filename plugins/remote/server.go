@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,6 +32,7 @@ type socket struct {
 	file    fs.FileInfo
 	order   int           // the newer, the higher
 	removed chan struct{} // is closed once the file is gone, or another's
+	asked   chan struct{} // is closed once it was asked for the first time what it is
 
 	// These are follow's alone.
 	plugin   *Plugin // once it has registered
@@ -43,9 +45,10 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 	logger := klog.FromContext(ctx).WithValues("socket", filepath.Join(s.config.Folder, sock.name))
 	ctx = klog.NewContext(ctx, logger)
 	backoff := s.retry
+	asked := sync.OnceFunc(func() { close(sock.asked) })
 	for {
 		begun := s.clock.Now()
-		err := s.serve(ctx, sock)
+		err := s.serve(ctx, sock, asked)
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
@@ -95,8 +98,9 @@ func (sock *socket) newer() (bool, <-chan struct{}) {
 }
 
 // serve connects to the socket's server, and returns why the connection ended.
-func (s *Sockets) serve(ctx context.Context, sock *socket) error {
+func (s *Sockets) serve(ctx context.Context, sock *socket, asked func()) error {
 	conn, err := s.register(ctx, sock)
+	asked()
 	if err != nil {
 		if sock.plugin != nil {
 			sock.plugin.unreachable(err)

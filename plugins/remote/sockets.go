@@ -63,6 +63,7 @@ type Sockets struct {
 	clock   clock.WithDelayedExecution
 	retry   wait.Backoff
 	free    chan struct{} // has an entry when a place for a socket has become free
+	known   chan struct{} // is closed once the sockets that Run found first have said what they are
 
 	adding sync.Mutex // is held while Added is called
 	mu     sync.Mutex
@@ -72,7 +73,7 @@ type Sockets struct {
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
 	s := &Sockets{config: config, clock: clock.RealClock{}, retry: retry, free: make(chan struct{}, 1),
-		byName: map[string]*Plugin{}}
+		known: make(chan struct{}), byName: map[string]*Plugin{}}
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
@@ -90,6 +91,15 @@ func (s *Sockets) Plugins() []*Plugin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
+}
+
+// Known waits until each plugin that served when Run began was added, or could not be asked what it
+// is, or ctx ends.
+func (s *Sockets) Known(ctx context.Context) {
+	select {
+	case <-s.known:
+	case <-ctx.Done():
+	}
 }
 
 // Away names the required plugins that are away, and since when. It is nil if none is.
@@ -135,9 +145,12 @@ func (s *Sockets) Run(ctx context.Context) {
 	defer f.running.Wait()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
 		f.problems.log(klog.FromContext(ctx), f.update(ctx), "Cannot connect to all plugins")
+		if first {
+			f.running.Go(f.awaitKnown(maps.Clone(f.sockets)))
+		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -214,7 +227,8 @@ func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
 	}
 	f.places++
 	f.orders++
-	sock := &socket{name: name, file: file, order: f.orders, removed: make(chan struct{})}
+	sock := &socket{name: name, file: file, order: f.orders,
+		removed: make(chan struct{}), asked: make(chan struct{})}
 	f.sockets[name] = sock
 	f.running.Go(func() {
 		f.follow(ctx, sock)
@@ -227,6 +241,16 @@ func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
 		}
 	})
 	return true
+}
+
+// awaitKnown closes known once the sockets have been asked what they are, which each is in any case.
+func (f *folder) awaitKnown(sockets map[string]*socket) func() {
+	return func() {
+		for _, sock := range sockets {
+			<-sock.asked
+		}
+		close(f.known)
+	}
 }
 
 // list returns the folder's files that are named as sockets. A folder that is missing has none.

@@ -73,7 +73,8 @@ func apiServerProcess(l layout, bin programs) *process {
 		"--allow-privileged=true",
 		"--audit-policy-file=" + filepath.Join(l.config(), "audit-policy.yaml"),
 		"--audit-log-path=" + l.auditLog(),
-		"--audit-log-mode=blocking", // a write is in the log when its caller has the answer
+		"--audit-log-mode=blocking",   // a write is in the log when its caller has the answer
+		"--audit-log-maxsize=1000000", // MB. At 100, the default, who reads the log would lose it
 	}}
 }
 

@@ -139,7 +139,8 @@ func volumeKind(v corev1.Volume) string {
 // OpenShift takes each pod: those that work on nodes by the chart's own constraints, which are narrower
 // than privileged, and all others by restricted-v2.
 func TestOpenShift(t *testing.T) {
-	all := newHelm(t, 4).renderPlatform(t, "openshift", "--set-json", `handlers={"udev":{},"onvif":{}}`)
+	values := append([]string{"--set-json", `handlers={"udev":{},"onvif":{}}`}, withPlugins...)
+	all := newHelm(t, 4).renderPlatform(t, "openshift", values...)
 	own := map[string][]constraints{} // by when helm creates them
 	for _, o := range all {
 		if o.GetKind() == "SecurityContextConstraints" {

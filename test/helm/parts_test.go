@@ -103,7 +103,7 @@ func TestValuesOfAnOlderChart(t *testing.T) {
 			without = append(without, "--set", part+"."+value+"=null")
 		}
 	}
-	without = append(without, "--set", "ui=null,controller.ui.enabled=false")
+	without = append(without, "--set", "ui=null,plugins=null,controller.ui.enabled=false")
 	for _, part := range []string{"scheduler", "controller", "uninstall"} {
 		without = append(without, "--set", part+".priorityClassName=null")
 	}
@@ -122,7 +122,7 @@ func TestValuesOfAnOlderChart(t *testing.T) {
 
 // kubecri's DaemonSet, the handlers', and what cleans up after them keep away from nodes that run none.
 func TestPodsKeepAwayFromVirtualNodes(t *testing.T) {
-	all := newHelm(t, 4).render(t, "--set-json", `handlers={"udev":{}}`)
+	all := newHelm(t, 4).render(t, append([]string{"--set-json", `handlers={"udev":{}}`}, withPlugins...)...)
 	want := fmt.Sprint(field(all.get(t, "DaemonSet", "kubecri"), "spec", "template", "spec", "affinity"))
 	for _, label := range []string{"eks.amazonaws.com/compute-type", "virtual-kubelet", "NotIn"} {
 		if !strings.Contains(want, label) {

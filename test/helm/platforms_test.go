@@ -9,14 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	resourcequotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
 	"k8s.io/apiserver/pkg/authentication/user"
-	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	api "k8s.io/kubernetes/pkg/apis/core"
 	conversion "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
@@ -41,9 +38,9 @@ func (h helm) renderPlatform(t *testing.T, name string, args ...string) objects 
 	return h.render(t, args...)
 }
 
-// Each platform's values render what Kubernetes' kinds know, field by field, and docs/platforms.md has each file.
+// What each platform's values render passes Kubernetes' published schemas, and docs/platforms.md has each file.
 func TestPlatforms(t *testing.T) {
-	h := newHelm(t, 4)
+	h, published := newHelm(t, 4), publishedSchemas(t)
 	files, err := filepath.Glob(filepath.Join(chart, "platforms", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -60,30 +57,16 @@ func TestPlatforms(t *testing.T) {
 		if !strings.Contains(page, "platforms/"+name+".yaml") {
 			t.Errorf("docs/platforms.md says nothing of platforms/%s.yaml", name)
 		}
-		all := h.renderPlatform(t, name)
+		all := h.renderPlatform(t, name, withPlugins...)
 		for _, o := range all {
-			if err := fitsKind(o); err != nil {
+			for _, err := range published.check(o) {
 				t.Errorf("%s: %s: %v", name, key(o), err)
 			}
 		}
-		if pods := all.pods(t); len(pods) != 6 {
-			t.Errorf("%s: %d pods, want 6", name, len(pods))
+		if pods := all.pods(t); len(pods) != 8 {
+			t.Errorf("%s: %d pods, want 8", name, len(pods))
 		}
 	}
-}
-
-var strict = serializer.NewCodecFactory(kubescheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-
-// fitsKind says which field of an object of Kubernetes' kinds is none, or of another type.
-func fitsKind(o *unstructured.Unstructured) error {
-	if !kubescheme.Scheme.Recognizes(o.GroupVersionKind()) {
-		return nil
-	}
-	text, err := o.MarshalJSON()
-	if err == nil {
-		_, _, err = strict.Decode(text, nil, nil)
-	}
-	return err
 }
 
 // Pod Security's own checks: pods that work on nodes need the level privileged, all others are restricted.
@@ -92,7 +75,8 @@ func TestPodSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range newHelm(t, 4).render(t, "--set-json", `handlers={"udev":{},"onvif":{}}`).pods(t) {
+	values := append([]string{"--set-json", `handlers={"udev":{},"onvif":{}}`}, withPlugins...)
+	for _, pod := range newHelm(t, 4).render(t, values...).pods(t) {
 		want := psaapi.LevelRestricted
 		if worksOnNodes(pod.Name) {
 			want = psaapi.LevelPrivileged

@@ -2,6 +2,7 @@ package helm
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,6 @@ func (all objects) pods(t *testing.T) []rendered {
 
 // worksOnNodes are the pods that have a node's directories and network.
 func worksOnNodes(name string) bool {
-	return slices.Contains([]string{"kubecri", "uninstall-node", "kubeslot-udev-discovery", "kubeslot-onvif-discovery"},
-		name)
+	return strings.HasPrefix(name, "kubeslot-plugin-") || slices.Contains(
+		[]string{"kubecri", "uninstall-node", "kubeslot-udev-discovery", "kubeslot-onvif-discovery"}, name)
 }

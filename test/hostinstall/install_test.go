@@ -106,6 +106,9 @@ func TestInstall(t *testing.T) {
 		h.wantOutput(true, []string{"ok    RBAC", "waiting until it is healthy: kubelet.service", "is installed"}, h.typed("docs/install.md", "kubecri install", "--yes", own)...)
 		t.Logf("installed in %s", time.Since(begin).Round(100*time.Millisecond))
 		h.sameContainer(plain)
+		if mode, err := h.run("stat", "--format=%A %U", "/run/kubeslot/plugins/devices"); mode != "drwxr-xr-x root\n" {
+			t.Errorf("the directory of plugins' sockets is %q (%v), want one that root alone may write", mode, err)
+		}
 		check := h.typed("docs/install.md", "kubecri check", own, "--runtime-endpoint=unix://"+h.node.ContainerdSocket)
 		h.wantOutput(true, []string{"ok    kubelet", "uses unix:///run/kubecri/kubecri.sock, as /var/lib/kubelet/config.yaml says", "ok    versions"}, check...)
 		viewer := h.startPod("viewer", 2)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +27,9 @@ const usage = `app is the program of the image kubeslot.test/app:1, to look at a
   app read FILE N       print up to N bytes of FILE in hexadecimal
   app get URL           GET an HTTP URL, print the answer's status line
   app ls PATH           list a directory, or one file: mode, size, name
-  app hold DIR DURATION use the container's slots as devices that take one user: lock
-                        DIR/<slot> for each, or write DIR/CONFLICT and end with 3;
-                        end after DURATION, or on SIGTERM
+  app hold DIR DURATION use the container's slots, and widgets of plugins/example, as
+                        devices that take one user: lock DIR/<slot> for each, or write
+                        DIR/CONFLICT and end with 3; end after DURATION, or on SIGTERM
   app witness REPORTS DIR DURATION
                         write what devices the container has to a file in REPORTS, and
                         whether DIR is there, then hold
@@ -155,13 +154,14 @@ func get(url string) error {
 // files, and a lock ends with its process, whichever way that ends: two holders of
 // a slot cannot live at the same time unseen.
 func hold(dir, duration string) (exitCode int, err error) {
-	var devices []struct {
-		Slot string `json:"slot"`
+	held, err := devices()
+	if err != nil {
+		return 0, err
 	}
-	if err := json.Unmarshal([]byte(os.Getenv("AKRI_DEVICES")), &devices); err != nil {
-		return 0, fmt.Errorf("AKRI_DEVICES: %w", err)
+	if held == nil {
+		return 0, errors.New("the container has no devices")
 	}
-	for _, d := range devices {
+	for _, d := range held {
 		f, err := os.OpenFile(filepath.Join(dir, d.Slot), os.O_CREATE|os.O_RDWR, 0o666)
 		if err != nil {
 			return 0, err

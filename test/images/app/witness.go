@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // report is test/history's Inside, of which this program, a small one, does not want
@@ -27,19 +28,11 @@ type device struct {
 // mount is where its devices' mount is to be.
 func witness(folder, mount string) error {
 	r := report{PodUID: os.Getenv("POD_UID"), Container: os.Getenv("CONTAINER")}
-	if text, has := os.LookupEnv("AKRI_DEVICES"); has {
-		var devices []struct {
-			Slot       string            `json:"slot"`
-			Properties map[string]string `json:"properties"`
-		}
-		if err := json.Unmarshal([]byte(text), &devices); err != nil {
-			return fmt.Errorf("AKRI_DEVICES: %w", err)
-		}
-		for _, d := range devices {
-			r.Devices = append(r.Devices, device{Slot: d.Slot, ID: d.Properties["DEBUG_ECHO_DESCRIPTION"]})
-		}
+	var err error
+	if r.Devices, err = devices(); err != nil {
+		return err
 	}
-	_, err := os.Stat(mount)
+	_, err = os.Stat(mount)
 	r.Mounted = err == nil
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -55,4 +48,28 @@ func witness(folder, mount string) error {
 		return err
 	}
 	return os.Rename(f.Name(), filepath.Join(folder, filepath.Base(f.Name())[1:]+".json"))
+}
+
+// devices are the slots of the container, and the widgets of plugins/example, which each node has for itself: NODE is
+// in its environment. They are nil if neither is given.
+func devices() (all []device, err error) {
+	if text, has := os.LookupEnv("AKRI_DEVICES"); has {
+		var slots []struct {
+			Slot       string            `json:"slot"`
+			Properties map[string]string `json:"properties"`
+		}
+		if err := json.Unmarshal([]byte(text), &slots); err != nil {
+			return nil, fmt.Errorf("AKRI_DEVICES: %w", err)
+		}
+		all = []device{}
+		for _, s := range slots {
+			all = append(all, device{Slot: s.Slot, ID: s.Properties["DEBUG_ECHO_DESCRIPTION"]})
+		}
+	}
+	if text, has := os.LookupEnv("WIDGETS"); has {
+		for widget := range strings.SplitSeq(text, ",") {
+			all = append(all, device{Slot: os.Getenv("NODE") + "-widget-" + widget, ID: widget})
+		}
+	}
+	return all, nil
 }

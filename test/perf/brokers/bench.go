@@ -89,6 +89,9 @@ func (b *bench) run(ctx context.Context) (r result, err error) {
 	if b.kubelets, err = startKubelets(ctx, b.kube); err != nil {
 		return r, err
 	}
+	if err := b.kubelets.collectGarbage(ctx, b.akri); err != nil {
+		return r, err
+	}
 	if err := b.startController(ctx); err != nil {
 		return r, err
 	}

@@ -27,9 +27,10 @@ const brokenImage = "broken"
 // to the node that it is pinned to, runs and becomes Ready at once, and is gone as soon as
 // it is deleted.
 type kubelets struct {
-	client kubernetes.Interface
-	pods   listersv1.PodLister
-	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	client  kubernetes.Interface
+	pods    listersv1.PodLister
+	indexer cache.Indexer // of the same pods
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	mu     sync.Mutex
 	failed error // the first
@@ -42,8 +43,12 @@ func startKubelets(ctx context.Context, client kubernetes.Interface) (*kubelets,
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = naming.Controller + "=" + naming.ControllerName }))
 	informer := factory.Core().V1().Pods()
-	k := &kubelets{client: client, pods: informer.Lister(), queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond, time.Second))}
+	if err := informer.Informer().AddIndexers(podIndexers); err != nil {
+		return nil, err
+	}
+	again := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond, time.Second)
+	k := &kubelets{client: client, pods: informer.Lister(), indexer: informer.Informer().GetIndexer(),
+		queue: workqueue.NewTypedRateLimitingQueue(again)}
 	add := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok {
 			k.queue.Add(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
@@ -70,18 +75,23 @@ func (k *kubelets) work(ctx context.Context) {
 		if err := k.tend(ctx, key); err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			k.queue.Forget(key)
 		} else if ctx.Err() == nil {
-			k.mu.Lock()
-			if k.failed == nil {
-				k.failed = fmt.Errorf("pod %s: %w", key, err)
-			}
-			k.mu.Unlock()
+			k.fail(fmt.Errorf("pod %s: %w", key, err))
 			k.queue.AddRateLimited(key)
 		}
 		k.queue.Done(key)
 	}
 }
 
-// err is the first error of a pod, if there was any.
+// fail keeps the first error.
+func (k *kubelets) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failed == nil {
+		k.failed = err
+	}
+}
+
+// err is the first error of a pod or an Instance, if there was any.
 func (k *kubelets) err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	deadline = 15 * time.Minute
+	deadline = 30 * time.Minute // for 50,000 Instances
 	poll     = 50 * time.Millisecond
 	// quiet without a write of the controller's is its end: it writes a status at most
 	// once in 5 s.

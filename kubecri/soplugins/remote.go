@@ -1,0 +1,98 @@
+package soplugins
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kubeslot/kubeslot/plugins/remote"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/device"
+)
+
+// comesWithin is how long a plugin that is a process of its own may take to come, after it was
+// added, before it counts as away: as long as containers wait by default (--device-timeout).
+const comesWithin = 5 * time.Second
+
+// Remote is a device plugin that is a process of its own, which comes and goes: remote.Device. It is
+// not asked while it is away. Its errors name the plugin.
+type Remote interface {
+	device.Device
+	device.VariableOwner
+	// Away says why the plugin cannot be called now, with remote.ErrAway; nil if it can.
+	Away() error
+	// Required is whether containers that may need the plugin wait while it is away. Those that
+	// need it do so in any case.
+	Required() bool
+	// AllocateContainer is called in place of Allocate.
+	AllocateContainer(ctx context.Context, pod *types.PodInfo, container string) (
+		[]device.Mount, []string, map[string]string, error)
+}
+
+// Add adds a plugin whose sockets are in the directory, once for each name. It returns what has
+// the plugin asked now: to be called when it has something new to say, comes or goes.
+func (p *Plugins) Add(r Remote, directory string) (wake func()) {
+	added := p.newPlugin(r.GetName(), directory, r)
+	added.wake = make(chan struct{}, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	files := len(p.config.Loaded)
+	at, _ := slices.BinarySearchFunc(p.list[files:], added, func(a, b *plugin) int { return cmp.Compare(a.name, b.name) })
+	p.list = slices.Insert(slices.Clone(p.list), files+at, added)
+	if p.drives != nil {
+		p.drives(added)
+	}
+	return func() {
+		select {
+		case added.wake <- struct{}{}:
+		default: // it is about to be asked
+		}
+	}
+}
+
+var _ Remote = &remote.Device{}
+
+// remote is nil for a plugin of a .so file.
+func (c *caller) remote() Remote {
+	r, _ := c.device.(Remote)
+	return r
+}
+
+// optional reports whether nobody but who needs it waits for the plugin.
+func (c *caller) optional() bool {
+	r := c.remote()
+	return r != nil && !r.Required()
+}
+
+// away says why the plugin's process cannot be called.
+func (c *caller) away() error {
+	if r := c.remote(); r != nil {
+		return r.Away()
+	}
+	return nil
+}
+
+func isAway(err error) bool { return errors.Is(err, remote.ErrAway) }
+
+// awaitFirst waits until a plugin that was just added may have come.
+func (p *plugin) awaitFirst(ctx context.Context) {
+	if p.away() == nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-p.wake:
+	case <-time.After(comesWithin):
+	}
+}
+
+// allocate asks a plugin in the way that it is asked.
+func allocate(ctx context.Context, d device.Device, pod *types.PodInfo, container string) (
+	[]device.Mount, []string, map[string]string, error) {
+	if r, ok := d.(Remote); ok {
+		return r.AllocateContainer(ctx, pod, container)
+	}
+	return d.Allocate(pod, pod.GetContainerInPod(container))
+}

@@ -1,0 +1,348 @@
+package soplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/plugins/remote"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+// deadline is how long a test waits for what is to happen.
+const deadline = 20 * time.Second
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	poll := func(context.Context) (bool, error) { err = check(); return err == nil, nil }
+	if wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, deadline, true, poll) != nil {
+		t.Fatal(err)
+	}
+}
+
+// widgets serves the node's half of a plugin.
+type widgets struct {
+	registration.UnimplementedRegistrationServer
+	pb.UnimplementedDeviceServer
+	states   chan *pb.NodeState // what Watch sends
+	endless  func(i int) *pb.NodeState
+	allocate func(context.Context, *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error)
+}
+
+func (w *widgets) GetInfo(context.Context, *registration.GetInfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{Name: "widgets", Half: registration.Half_DEVICE,
+		SupportedVersions: []string{pb.Version}}, nil
+}
+
+func (w *widgets) OwnVariables(context.Context, *pb.OwnVariablesRequest) (*pb.OwnVariablesResponse, error) {
+	return &pb.OwnVariablesResponse{Variables: map[string]string{"WIDGETS": "void"}}, nil
+}
+
+func (w *widgets) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.NodeState]) error {
+	for i := 0; ; i++ {
+		state := &pb.NodeState{}
+		if w.endless != nil {
+			state = w.endless(i)
+		} else {
+			select {
+			case <-stream.Context().Done():
+				return nil
+			case state = <-w.states:
+			}
+		}
+		if err := stream.Send(state); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *widgets) Allocate(ctx context.Context, r *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
+	if w.allocate != nil {
+		return w.allocate(ctx, r)
+	}
+	pod := r.GetPod()
+	from := pod.GetRunningContainers()[r.GetContainer()].GetAllocateFrom()["want/0"]
+	return &pb.DeviceAllocateResponse{Env: map[string]string{"WIDGETS": strings.Join(
+		[]string{pod.GetNamespace(), pod.GetUid(), pod.GetName(), r.GetContainer(), from}, " ")}}, nil
+}
+
+// has is a state in which the node has one of each.
+func has(names ...string) *pb.NodeState {
+	state := &pb.NodeState{Capacity: map[string]int64{}, Allocatable: map[string]int64{}}
+	for _, name := range names {
+		state.Capacity[name], state.Allocatable[name] = 1, 1
+	}
+	return state
+}
+
+// sockets are running Plugins of a folder of sockets.
+type sockets struct {
+	*Plugins
+	folder string
+	events *record.FakeRecorder
+}
+
+func startSockets(t *testing.T, policies remote.Policies, timeout time.Duration) *sockets {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "sockets") // t.TempDir's are too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sockets{folder: folder, events: record.NewFakeRecorder(100)}
+	var added []*remote.Device // before there are Plugins
+	add := func(d *remote.Device) func() { added = append(added, d); return func() {} }
+	devices, err := remote.NewDevices(remote.DevicesConfig{Folder: folder, Node: "node-a", Policies: policies,
+		Timeout: timeout, Added: func(d *remote.Device) func() { return add(d) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Plugins, err = New(Config{Node: "node-a", Interval: time.Hour, Sockets: devices.Known, Events: s.events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add = func(d *remote.Device) func() { return s.Add(d, folder) }
+	for _, d := range added {
+		s.Add(d, folder)
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+	ended := make(chan struct{}, 2)
+	go func() { devices.Run(ctx); ended <- struct{}{} }()
+	go func() { s.Run(ctx); ended <- struct{}{} }()
+	t.Cleanup(func() { cancel(); <-ended; <-ended; os.RemoveAll(folder) })
+	return s
+}
+
+// serve serves the plugin at a new socket in place of the last one.
+func (s *sockets) serve(t *testing.T, w *widgets) *grpc.Server {
+	t.Helper()
+	path := filepath.Join(s.folder, "widgets.sock")
+	l, err := net.Listen("unix", path+".new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	registration.RegisterRegistrationServer(server, w)
+	pb.RegisterDeviceServer(server, w)
+	go server.Serve(l)
+	t.Cleanup(server.Stop)
+	return server
+}
+
+func (s *sockets) awaitNode(t *testing.T, want ...types.ResourceName) {
+	t.Helper()
+	eventually(t, func() error {
+		info, _ := s.NodeInfo()
+		for _, name := range want {
+			if info.Allocatable[name] != 1 {
+				return fmt.Errorf("the node has %v, want %v", info.Allocatable, want)
+			}
+		}
+		if len(info.Allocatable) != len(want) {
+			return fmt.Errorf("the node has %v, want %v", info.Allocatable, want)
+		}
+		return nil
+	})
+}
+
+func (s *sockets) awaitEvent(t *testing.T, parts ...string) {
+	t.Helper()
+	select {
+	case e := <-s.events.Events:
+		for _, part := range parts {
+			if !strings.Contains(e, part) {
+				t.Errorf("event %q lacks %q", e, part)
+			}
+		}
+	case <-time.After(deadline):
+		t.Fatalf("no event %v", parts)
+	}
+}
+
+// ofPod is assigned, of a pod with all its names.
+func ofPod(from ...types.ResourceName) *types.PodInfo {
+	pod := assigned(from...)
+	pod.Namespace, pod.UID = "ns", "uid"
+	return pod
+}
+
+// A plugin comes, says what the node has, changes it, goes, and is back with less.
+func TestSocketsLife(t *testing.T) {
+	s := startSockets(t, nil, 0)
+	w := &widgets{states: make(chan *pb.NodeState, 1)}
+	w.states <- has("x", "y")
+	server := s.serve(t, w)
+	s.awaitNode(t, "x", "y")
+	edits, err := s.Allocate(t.Context(), ofPod("x"), "main")
+	if err != nil || len(edits) != 1 || variable(edits[0], "WIDGETS") != "ns uid p main x" {
+		t.Error(edits, err)
+	}
+	w.states <- has("x", "y", "z") // and nobody asks for an hour
+	s.awaitNode(t, "x", "y", "z")
+	server.Stop()
+	s.awaitEvent(t, `Warning DevicePluginFailed device plugin "widgets" is away since `, "--plugin-policy=widgets=ignore")
+	s.awaitNode(t, "x", "y", "z")
+	_, err = s.Allocate(t.Context(), ofPod("x"), "main")
+	wantError(t, err, `device plugin "widgets" cannot be asked now: plugin "widgets" is away`)
+	w.states <- has("x")
+	s.serve(t, w)
+	s.awaitNode(t, "x")
+	s.awaitEvent(t, `Normal DevicePluginRecovered`)
+	_, err = s.Allocate(t.Context(), ofPod("y"), "main")
+	wantError(t, err, "") // it answers, also for what it does not name any more
+}
+
+// A container right after kubecri's start waits for a plugin whose socket is there, and does not
+// pass one that the flag names and that is not there.
+func TestSocketsRightAfterStart(t *testing.T) {
+	s := startSockets(t, remote.Policies{"missing": remote.Required}, 0)
+	_, err := s.Allocate(t.Context(), ofPod("x"), "main")
+	wantError(t, err, `device plugin "missing" cannot be asked now: plugin "missing" is away`)
+	wantError(t, s.Failing(), `plugin "missing" is away since`)
+
+	s = startSockets(t, nil, 0)
+	w := &widgets{states: make(chan *pb.NodeState, 1)}
+	w.states <- has("x")
+	s.serve(t, w) // as early as kubecri
+	eventually(t, func() error {
+		s.Tried(t.Context())
+		_, err := s.Allocate(t.Context(), ofPod("x"), "main")
+		return err
+	})
+}
+
+// What a plugin may not say leaves the node as it was, and says so.
+func TestSocketsHostileStates(t *testing.T) {
+	negative, slots := has(), has("akri.sh/cam")
+	negative.Capacity["x"] = -1
+	many := has()
+	for i := range 20_000 { // below 1 MiB
+		many.Allocatable[fmt.Sprintf("resource/%d", i)] = 1
+	}
+	huge := has()
+	for i := range 100_000 {
+		huge.Allocatable[fmt.Sprintf("resource/of/a/long/name/%d", i)] = 1
+	}
+	for name, test := range map[string]struct {
+		state *pb.NodeState
+		says  string
+	}{
+		"negative":  {negative, `it says that the node has -1 of "x"`},
+		"slots":     {slots, `"akri.sh/cam": slots come from Instances alone`},
+		"many":      {many, "the names of the node's resources take"},
+		"too large": {huge, `is away since`}, // the stream ends
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startSockets(t, nil, 0)
+			w := &widgets{states: make(chan *pb.NodeState, 1)}
+			w.states <- has("good")
+			s.serve(t, w)
+			s.awaitNode(t, "good")
+			w.states <- test.state
+			s.awaitEvent(t, "DevicePluginFailed", test.says)
+			s.awaitNode(t, "good")
+		})
+	}
+}
+
+// A plugin that never stops saying something new is read so often, and the node has its last word.
+func TestSocketsEndlessWatch(t *testing.T) {
+	s := startSockets(t, nil, 0)
+	sent := make(chan struct{}, 1<<20)
+	s.serve(t, &widgets{endless: func(i int) *pb.NodeState {
+		sent <- struct{}{}
+		state := has()
+		state.Allocatable["x"] = int64(i)
+		state.Allocatable[strings.Repeat("x", 60<<10)] = 1
+		return state
+	}})
+	var first time.Time
+	eventually(t, func() error {
+		info, _ := s.NodeInfo()
+		if info.Allocatable["x"] > 0 && first.IsZero() {
+			first = time.Now()
+		}
+		if n := info.Allocatable["x"]; n < 4 {
+			return fmt.Errorf("state %d", n)
+		}
+		return nil
+	})
+	if took := time.Since(first); took < 500*time.Millisecond {
+		t.Errorf("three states in %s", took)
+	}
+	if n := len(sent); n > 50 {
+		t.Errorf("%d states were sent, and a plugin is to wait", n)
+	}
+}
+
+// Answers of Allocate that never come or are too large, and what may not be in them.
+func TestSocketsHostileAnswers(t *testing.T) {
+	const soon, late = 300 * time.Millisecond, 15 * time.Second
+	type answer = pb.DeviceAllocateResponse
+	for name, test := range map[string]struct {
+		answer *answer // nil for never
+		says   string
+	}{
+		"never":         {nil, `device plugin "widgets" failed in Allocate: did not return in time: 300ms`},
+		"100 MB":        {&answer{Env: map[string]string{"A": strings.Repeat("x", 100<<20)}}, "larger than max"},
+		"the root":      {&answer{Mounts: []*pb.Mount{{HostPath: "/", ContainerPath: "/"}}}, "the container's root"},
+		"no device":     {&answer{DeviceNodes: []string{"/etc/passwd"}}, "not a device node"},
+		"no CDI device": {&answer{CdiDevices: []string{"gpu"}}, "CDI name"},
+		"no variable":   {&answer{Env: map[string]string{"A=B": "1"}}, "the variable"},
+		"nothing":       {&answer{}, "gives nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			timeout := late
+			if test.answer == nil {
+				timeout = soon
+			}
+			s := startSockets(t, nil, timeout)
+			w := &widgets{states: make(chan *pb.NodeState, 1)}
+			w.states <- has("x")
+			w.allocate = func(ctx context.Context, _ *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
+				if test.answer == nil {
+					<-ctx.Done()
+					return nil, errors.New("never")
+				}
+				return test.answer, nil
+			}
+			s.serve(t, w)
+			s.awaitNode(t, "x")
+			begin := time.Now()
+			_, err := s.Allocate(t.Context(), ofPod("x"), "main")
+			wantError(t, err, test.says)
+			if took := time.Since(begin); test.answer == nil && took > 10*soon {
+				t.Errorf("refused after %s", took)
+			}
+			if test.answer != nil {
+				return
+			}
+			eventually(t, func() error { // the breaker says so once
+				_, err := s.Allocate(t.Context(), ofPod("x"), "main")
+				if !strings.Contains(err.Error(), "did not answer its last calls in time") {
+					return err
+				}
+				return nil
+			})
+			s.awaitEvent(t, `DevicePluginFailed device plugin "widgets" failed in its last calls: each did not return in time`)
+			s.awaitNode(t, "x")
+		})
+	}
+}

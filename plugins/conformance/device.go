@@ -1,0 +1,267 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kubeslot/kubeslot/types"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+// node and container are the names in what the checks send.
+const (
+	node      = "conformance-node"
+	container = "conformance"
+)
+
+var deviceHalf = []Check{{
+	Name: "own variables",
+	Want: "OwnVariables gives names of variables",
+	Why:  "kubecri sets them in containers that get none of the plugin's devices",
+	run: func(ctx context.Context, t *target) error {
+		got, err := call(ctx, quick, t.device.OwnVariables, &pb.OwnVariablesRequest{})
+		if status.Code(err) == codes.Unimplemented {
+			return notImplemented
+		}
+		for name := range got.GetVariables() {
+			if name == "" || strings.ContainsAny(name, "=\x00") {
+				return fmt.Errorf("%q is no name of a variable", name)
+			}
+		}
+		return err
+	},
+}, {
+	Name: "watch",
+	Want: "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",
+	Why:  "until it comes the node has none of the plugin's resources",
+	run:  func(ctx context.Context, t *target) error { _, err := t.state(ctx); return err },
+}, {
+	Name: "watch again",
+	Want: "Watch sends the whole state when it was ended and is called again, and in two streams at once",
+	Why:  "hosts are restarted, and an old one may not have ended yet",
+	run:  watchAgain,
+}, {
+	Name: "allocate nothing",
+	Want: "Allocate gives nothing to a container that was assigned none of the plugin's devices",
+	Why:  "kubecri asks all plugins about a container that was assigned something",
+	run: func(ctx context.Context, t *target) error {
+		got, err := t.allocate(ctx, map[string]string{"example.com/another-plugins": "example.com/another-plugins-0"})
+		if err == nil && proto.Size(got) > 0 {
+			return fmt.Errorf("it gave %v", got)
+		}
+		return err
+	},
+}, {
+	Name: "allocate again",
+	Want: "Allocate of an assigned device succeeds within 5 s, and gives the same the second time",
+	Why:  "the kubelet creates a container again after a failure or a restart",
+	run: func(ctx context.Context, t *target) error {
+		assigned, err := t.assignment(ctx)
+		if err != nil {
+			return err
+		}
+		return t.sameAllocation(ctx, assigned, func(f func() error) error { return f() })
+	},
+}, {
+	Name: "allocate at once",
+	Want: "64 calls of Allocate at once give all the same",
+	Why:  "the containers of several pods start at once",
+	run: func(ctx context.Context, t *target) error {
+		assigned, err := t.assignment(ctx)
+		if err != nil {
+			return err
+		}
+		return t.sameAllocation(ctx, assigned, atOnce)
+	},
+}, {
+	Name: "allocate unknown container",
+	Want: "Allocate for a container that the pod does not have is an error, and the server goes on",
+	Why:  "a container without what it needs must not start",
+	run: func(ctx context.Context, t *target) error {
+		_, err := call(ctx, slow, t.device.Allocate, &pb.DeviceAllocateRequest{Pod: pod(nil, nil), Container: "other"})
+		return t.refused(ctx, err)
+	},
+}, {
+	Name: "allocate missing device",
+	Want: "Allocate of a device that the node does not have is an error, and the server goes on",
+	Why:  "the device may have been taken out after the pod was bound",
+	run: func(ctx context.Context, t *target) error {
+		assigned, err := t.assignment(ctx)
+		if err != nil {
+			return err
+		}
+		for request := range assigned {
+			assigned[request] = missing(request)
+		}
+		_, err = t.allocate(ctx, assigned)
+		return t.refused(ctx, err)
+	},
+}, {
+	Name: "allocate empty request",
+	Want: "Allocate with an empty request is an error, and the server goes on",
+	Why:  "a call that is not understood must not end the process, which other containers need",
+	run: func(ctx context.Context, t *target) error {
+		_, err := call(ctx, slow, t.device.Allocate, &pb.DeviceAllocateRequest{})
+		return t.refused(ctx, err)
+	},
+}, {
+	Name: "allocate cancelled",
+	Want: "Allocate is answered after calls that were cancelled",
+	Why:  "the kubelet gives up a container, and creates it again",
+	run: func(ctx context.Context, t *target) error {
+		return afterCancelled(ctx, func(ctx context.Context) error { _, err := t.allocate(ctx, nil); return err })
+	},
+}, {
+	Name: "held",
+	Want: "Held takes a list and a change, and ends when the host ends it",
+	Why:  "an error has the host connect again",
+	run:  held,
+}}
+
+func pod(allocateFrom map[string]string, requests map[string]int64) *pb.PodInfo {
+	return &pb.PodInfo{Name: "conformance", Namespace: "default", Uid: "00000000-0000-4000-8000-000000000000",
+		RunningContainers: map[string]*pb.ContainerInfo{
+			container: {KubeRequests: requests, Requests: requests, DevRequests: requests, AllocateFrom: allocateFrom}}}
+}
+
+// state returns the first state that Watch sends, if it is valid.
+func (t *target) state(ctx context.Context) (*pb.NodeState, error) {
+	ctx, cancel := context.WithTimeout(ctx, quick)
+	defer cancel()
+	stream, err := t.device.Watch(ctx, &pb.WatchRequest{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := stream.Recv()
+	if err != nil {
+		return nil, fmt.Errorf("no state within %s: %w", quick, err)
+	}
+	for _, p := range [][2]map[string]int64{{s.GetCapacity(), s.GetAllocatable()},
+		{s.GetKubeCapacity(), s.GetKubeAllocatable()}} {
+		for name, n := range p[1] {
+			if n < 0 || n > p[0][name] {
+				return nil, fmt.Errorf("%d of %s are allocatable, and the capacity is %d", n, name, p[0][name])
+			}
+		}
+	}
+	for name := range s.GetKubeCapacity() {
+		if !strings.Contains(name, "/") {
+			return nil, fmt.Errorf("%q is in kube_capacity: want an extended resource: example.com/widget, say", name)
+		}
+	}
+	return s, nil
+}
+
+func watchAgain(ctx context.Context, t *target) error {
+	first, err := t.state(ctx)
+	if err != nil {
+		return err
+	}
+	return atOnce(func() error {
+		again, err := t.state(ctx)
+		if err == nil && !proto.Equal(first, again) {
+			err = fmt.Errorf("the state was %v, and then %v", first, again)
+		}
+		return err
+	})
+}
+
+// assignment is what a container has that was assigned the first device of the node: each of the
+// device's resources, from itself.
+func (t *target) assignment(ctx context.Context) (map[string]string, error) {
+	state, err := t.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var device string
+	assigned := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(state.GetAllocatable())) {
+		if !strings.HasPrefix(name, types.DeviceGroupPrefix+"/") || state.GetAllocatable()[name] == 0 {
+			continue
+		}
+		if device == "" {
+			device = name[:strings.LastIndex(name, "/")+1]
+		}
+		if strings.HasPrefix(name, device) {
+			assigned[name] = name
+		}
+	}
+	if len(assigned) == 0 {
+		return nil, Skipped("the node has no resource named " + types.DeviceGroupPrefix + "/..., and what else " +
+			"the plugin's scheduler assigns is not known")
+	}
+	return assigned, nil
+}
+
+// missing is a resource named as another, resource/group/<kind>/<index>/<kind>/<index>/<leaf>, of
+// which each index is that of no device.
+func missing(resource string) string {
+	parts := strings.Split(resource, "/")
+	for i := 3; i < len(parts)-1; i += 2 {
+		parts[i] = "999999"
+	}
+	return strings.Join(parts, "/")
+}
+
+func (t *target) allocate(ctx context.Context, assigned map[string]string) (*pb.DeviceAllocateResponse, error) {
+	r := &pb.DeviceAllocateRequest{Pod: pod(assigned, nil), Container: container}
+	return call(ctx, slow, t.device.Allocate, r)
+}
+
+// sameAllocation allocates once, and again as many times as repeat calls its function.
+func (t *target) sameAllocation(ctx context.Context, assigned map[string]string,
+	repeat func(func() error) error) error {
+	first, err := t.allocate(ctx, assigned)
+	if err != nil {
+		return err
+	}
+	if proto.Size(first) == 0 {
+		return fmt.Errorf("the container was assigned %v and gets nothing", slices.Sorted(maps.Keys(assigned)))
+	}
+	return repeat(func() error {
+		again, err := t.allocate(ctx, assigned)
+		if err == nil && !proto.Equal(first, again) {
+			err = fmt.Errorf("the container got %v, and then %v", first, again)
+		}
+		return err
+	})
+}
+
+// afterCancelled makes a call after others that were cancelled before they were answered.
+func afterCancelled(ctx context.Context, f func(context.Context) error) error {
+	_ = atOnce(func() error {
+		short, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		return f(short)
+	})
+	return f(ctx)
+}
+
+func held(ctx context.Context, t *target) error {
+	ctx, cancel := context.WithTimeout(ctx, slow)
+	defer cancel()
+	stream, err := t.device.Held(ctx)
+	if err != nil {
+		return err
+	}
+	holder := &pb.Holder{Namespace: "default", Pod: "conformance", Uid: "1", Container: container}
+	errs := []error{stream.Send(&pb.HeldRequest{Holders: []*pb.Holder{holder}}),
+		stream.Send(&pb.HeldRequest{Released: []*pb.Holder{holder}})}
+	_, err = stream.CloseAndRecv()
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return notImplemented
+	case err != nil:
+		return err // why sending failed, too
+	}
+	return errors.Join(errs...)
+}

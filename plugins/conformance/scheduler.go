@@ -1,0 +1,248 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+const (
+	// manyNodes are those of a large cluster, sent and asked for by chunk.
+	manyNodes, chunk = 5000, 500
+	// repetitions show what a plugin keeps from one call to the next.
+	repetitions = 100
+)
+
+var schedulerHalf = []Check{{
+	Name: "resources",
+	Want: `Start gives at least one resource: a name, or its beginning with a '*' at the end`,
+	Why:  "the plugin is asked about pods alone that request one of them",
+	run:  func(ctx context.Context, t *target) error { _, err := t.resource(ctx); return err },
+}, {
+	Name: "nodes in order",
+	Want: "each message of Nodes is acknowledged, in order, in two streams at once",
+	Why:  "the scheduler names nodes in Fit once their last change was acknowledged",
+	run:  nodesInOrder,
+}, {
+	Name: "sessions apart",
+	Want: "Fit by name is about the nodes of its session, when another has one of the same name",
+	Why:  "two schedulers may see a node at different times",
+	run:  sessionsApart,
+}, {
+	Name: "nodes again",
+	Want: "a stream that was ended and is opened again gives the plugin all nodes, whole",
+	Why:  "the scheduler sends all nodes again after it has lost the connection",
+	run:  nodesAgain,
+}, {
+	Name: "node unknown",
+	Want: "Fit is an error if it names a node, or a session, that was not sent, and the server goes on",
+	Why:  "a guess would be taken for an answer",
+	run: withResource(func(ctx context.Context, t *target, resource string) error {
+		for _, session := range []string{"", "conformance-unknown"} {
+			_, err := call(ctx, quick, t.scheduler.Fit,
+				&pb.FitRequest{Pod: pod(nil, one(resource)), Session: session, Names: []string{"unknown"}})
+			if err := t.refused(ctx, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	}),
+}, {
+	Name: "fit is pure",
+	Want: "Fit answers a question 100 times the same",
+	Why:  "nothing is taken by asking; the scheduler asks about a pod in each attempt",
+	run:  sameFit(func(f func() error) error { return errors.Join(times(repetitions, f)...) }),
+}, {
+	Name: "fit at once",
+	Want: "64 calls of Fit at once give all the same",
+	Why:  "the scheduler asks about chunks of nodes in parallel",
+	run:  sameFit(atOnce),
+}, {
+	Name: "fit bad requests",
+	Want: "Fit of a pod that requests -1 or 2^62 refuses it or says an error, and the server goes on",
+	Why:  "pods' authors write what they like in the annotation",
+	run: withResource(func(ctx context.Context, t *target, resource string) error {
+		for _, n := range []int64{-1, 1 << 62} {
+			_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, map[string]int64{resource: n}), Nodes: some(resource)})
+			if err == nil {
+				continue
+			}
+			if err := t.refused(ctx, err); err != nil {
+				return fmt.Errorf("%d of %s: %w", n, resource, err)
+			}
+		}
+		return nil
+	}),
+}, {
+	Name: "fit empty request",
+	Want: "Fit without pod and nodes says nothing or an error, and the server goes on",
+	Why:  "a call that is not understood must not end the process",
+	run: func(ctx context.Context, t *target) error {
+		got, err := call(ctx, quick, t.scheduler.Fit, &pb.FitRequest{})
+		if err != nil {
+			return t.refused(ctx, err)
+		}
+		if len(got.GetVerdicts()) > 0 {
+			return fmt.Errorf("it says %v", got)
+		}
+		return nil
+	},
+}, {
+	Name: "fit cancelled",
+	Want: "Fit is answered after calls that were cancelled",
+	Why:  "the scheduler cancels what it does not need any more, once it has enough nodes",
+	run: withResource(func(ctx context.Context, t *target, resource string) error {
+		return afterCancelled(ctx, func(ctx context.Context) error {
+			_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, one(resource)), Nodes: some(resource)})
+			return err
+		})
+	}),
+}, {
+	Name: "fit 5,000 nodes",
+	Want: "Fit answers for 500 of 5,000 nodes within a second, each time",
+	Why:  "it is the deadline of the scheduler, whose pods wait meanwhile",
+	run:  fitManyNodes,
+}, {
+	Name: "allocate again",
+	Want: "Allocate chooses for a pod on a node twice the same, of the pod's containers alone",
+	Why:  "it keeps nothing: the scheduler takes what it chose, or asks again",
+	run:  allocateAgain,
+}}
+
+func one(resource string) map[string]int64 { return map[string]int64{resource: 1} }
+
+// nodeWith is a node that has count of the resource.
+func nodeWith(name, resource string, count int64) *pb.NodeInfo {
+	has := map[string]int64{resource: count}
+	return &pb.NodeInfo{Name: name, Capacity: has, Allocatable: has, KubeCapacity: has, KubeAllocatable: has}
+}
+
+// some are nodes that have something of the resource, and one that has nothing.
+func some(resource string) []*pb.NodeInfo {
+	return []*pb.NodeInfo{nodeWith("four", resource, 4), nodeWith("one", resource, 1), {Name: "none"}}
+}
+
+// resource returns a resource that the plugin answers for.
+func (t *target) resource(ctx context.Context) (string, error) {
+	got, err := call(ctx, quick, t.scheduler.Start, &pb.SchedulerStartRequest{})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range got.GetResources() {
+		if begin := strings.TrimSuffix(r, "*"); begin == "" || strings.Contains(begin, "*") {
+			return "", fmt.Errorf("%q is no resource, such as example.com/widget or example.com/*", r)
+		}
+	}
+	if len(got.GetResources()) == 0 {
+		return "", errors.New("there is none")
+	}
+	return strings.ReplaceAll(got.GetResources()[0], "*", "conformance"), nil
+}
+
+func withResource(f func(context.Context, *target, string) error) func(context.Context, *target) error {
+	return func(ctx context.Context, t *target) error {
+		resource, err := t.resource(ctx)
+		if err != nil {
+			return err
+		}
+		return f(ctx, t, resource)
+	}
+}
+
+// fit returns the verdicts, if they are valid.
+func (t *target) fit(ctx context.Context, r *pb.FitRequest) (*pb.FitResponse, error) {
+	got, err := call(ctx, quick, t.scheduler.Fit, r)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(r.GetNames()) + len(r.GetNodes()); len(got.GetVerdicts()) != n {
+		return nil, fmt.Errorf("there are %d verdicts for %d nodes", len(got.GetVerdicts()), n)
+	}
+	for i, v := range got.GetVerdicts() {
+		switch {
+		case math.IsNaN(v.GetScore()) || math.IsInf(v.GetScore(), 0) || v.GetScore() < 0:
+			return nil, fmt.Errorf("node %d: the score is %v: want a finite number >= 0", i, v.GetScore())
+		case !v.GetFits() && len(v.GetReasons()) == 0:
+			return nil, fmt.Errorf("node %d: the pod does not fit, and there is no reason", i)
+		}
+		for _, reason := range v.GetReasons() {
+			if reason.GetText() == "" || strings.Contains(reason.GetText(), "\n") {
+				return nil, fmt.Errorf("node %d: the reason is %q: want a line", i, reason.GetText())
+			}
+		}
+		if err := ofThePod(v.GetChanges()); err != nil {
+			return nil, fmt.Errorf("node %d: %w", i, err)
+		}
+	}
+	return got, nil
+}
+
+// ofThePod returns an error if containers are changed that the pod does not have.
+func ofThePod(c *pb.PodChanges) error {
+	for name := range c.GetRunningContainers() {
+		if name != container {
+			return fmt.Errorf("it changes the container %q, which the pod does not have", name)
+		}
+	}
+	for name := range c.GetInitContainers() {
+		return fmt.Errorf("it changes the init container %q, which the pod does not have", name)
+	}
+	return nil
+}
+
+func sameFit(repeat func(func() error) error) func(context.Context, *target) error {
+	return withResource(func(ctx context.Context, t *target, resource string) error {
+		request := &pb.FitRequest{Pod: pod(nil, one(resource)), Nodes: some(resource)}
+		first, err := t.fit(ctx, request)
+		if err != nil {
+			return err
+		}
+		return repeat(func() error {
+			again, err := t.fit(ctx, request)
+			if err == nil && !proto.Equal(first, again) {
+				err = fmt.Errorf("it says %v, and then %v", first, again)
+			}
+			return err
+		})
+	})
+}
+
+func times(n int, f func() error) []error {
+	for range n {
+		if err := f(); err != nil {
+			return []error{err}
+		}
+	}
+	return nil
+}
+
+func allocateAgain(ctx context.Context, t *target) error {
+	resource, err := t.resource(ctx)
+	if err != nil {
+		return err
+	}
+	request := &pb.AllocateRequest{Pod: pod(nil, one(resource)), Node: some(resource)[0]}
+	fit, err := t.fit(ctx, &pb.FitRequest{Pod: request.GetPod(), Nodes: []*pb.NodeInfo{request.GetNode()}})
+	if err != nil {
+		return err
+	}
+	if !fit.GetVerdicts()[0].GetFits() {
+		return Skipped("a pod that requests 1 of " + resource + " does not fit a node that has 4: " +
+			fit.GetVerdicts()[0].GetReasons()[0].GetText())
+	}
+	first, err := call(ctx, quick, t.scheduler.Allocate, request)
+	if err != nil {
+		return err
+	}
+	again, err := call(ctx, quick, t.scheduler.Allocate, request)
+	if err == nil && !proto.Equal(first, again) {
+		err = fmt.Errorf("it chooses %v, and then %v", first, again)
+	}
+	return errors.Join(err, ofThePod(first.GetChanges()))
+}

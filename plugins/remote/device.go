@@ -1,0 +1,255 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
+	"github.com/kubeslot/kubeslot/types/device"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+const (
+	// DefaultDeviceTimeout is how long a call of a node's half may take.
+	DefaultDeviceTimeout = 5 * time.Second
+
+	// streamPause is between two messages of a stream, either way: flow control has a plugin wait
+	// that sends more, and each of its messages may become a write of the Node.
+	streamPause = 200 * time.Millisecond
+)
+
+// DevicesConfig is what Devices needs.
+type DevicesConfig struct {
+	// Folder and Policies are as in Config.
+	Folder   string
+	Policies Policies
+	Node     string
+	// Timeout of a call; DefaultDeviceTimeout when 0.
+	Timeout time.Duration
+	// Added is called once for each plugin. What it returns is called whenever the plugin has
+	// something new to say, came or went away; it must not wait.
+	Added func(*Device) (wake func())
+	// Holders, if set, returns the containers of the node that were assigned anything of device
+	// plugins; not ok says that they are not known yet.
+	Holders func() (holders []Holder, ok bool)
+}
+
+// Devices are the node's halves of the plugins in a folder.
+type Devices struct {
+	*Sockets
+	config DevicesConfig
+
+	mu      sync.Mutex
+	devices map[*Plugin]*Device
+	moved   chan struct{} // is closed and made anew when holders may have changed
+}
+
+// NewDevices returns Devices with the plugins of the Policies, which Run connects.
+func NewDevices(config DevicesConfig) (*Devices, error) {
+	if config.Timeout == 0 {
+		config.Timeout = DefaultDeviceTimeout
+	}
+	if config.Holders == nil {
+		config.Holders = func() ([]Holder, bool) { return nil, false }
+	}
+	d := &Devices{config: config, devices: map[*Plugin]*Device{}, moved: make(chan struct{})}
+	var err error
+	d.Sockets, err = New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
+		Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+			return d.of(p).connect(ctx, conn, ready)
+		},
+		Added: func(p *Plugin) {
+			one := &Device{Plugin: p, of: d, said: map[grpc.ClientConnInterface]*said{}}
+			one.wake = config.Added(one)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.devices[p] = one
+		},
+		Changed: func(p *Plugin) { d.of(p).wake() },
+	})
+	return d, err
+}
+
+func (d *Devices) of(p *Plugin) *Device {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.devices[p]
+}
+
+// Device is the node's half of a plugin as device.Device. What it answers is what the plugin's
+// current server has said; only AllocateContainer calls the server.
+type Device struct {
+	*Plugin
+	of   *Devices
+	wake func()
+
+	mu   sync.Mutex
+	said map[grpc.ClientConnInterface]*said // by each connection
+	last *said
+}
+
+// said is what a server says of the node.
+type said struct {
+	node *types.NodeInfo
+	own  map[string]string
+}
+
+var _ device.VariableOwner = &Device{}
+
+// GetName returns the plugin's name.
+func (d *Device) GetName() string { return d.Name() }
+
+// New does nothing.
+func (d *Device) New() error { return nil }
+
+// Start returns whether a server is ready: each is started once it is connected.
+func (d *Device) Start() error { return d.Away() }
+
+// UpdateNodeInfo writes what the plugin said last.
+func (d *Device) UpdateNodeInfo(info *types.NodeInfo) error {
+	if err := d.failing(); err != nil {
+		return err
+	}
+	if s := d.current(); s != nil {
+		name := info.Name
+		*info = *s.node.Clone()
+		info.Name = name
+	}
+	return nil
+}
+
+// OwnVariables returns what the plugin said when it was connected.
+func (d *Device) OwnVariables() map[string]string {
+	if s := d.current(); s != nil {
+		return s.own
+	}
+	return nil
+}
+
+// Allocate cannot know for which container it is.
+func (d *Device) Allocate(*types.PodInfo, *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	return nil, nil, nil, errors.ErrUnsupported
+}
+
+// AllocateContainer is Allocate for the container of the name.
+func (d *Device) AllocateContainer(ctx context.Context, pod *types.PodInfo, container string) (
+	mounts []device.Mount, devices []string, env map[string]string, err error) {
+	var answer *v1alpha1.DeviceAllocateResponse
+	call := func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
+		request := &v1alpha1.DeviceAllocateRequest{Pod: v1alpha1.PodInfoOf(pod), Container: container}
+		answer, err = v1alpha1.NewDeviceClient(conn).Allocate(ctx, request)
+		return err
+	}
+	if err := d.Call(ctx, d.of.config.Timeout, "Allocate", call); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, m := range answer.GetMounts() {
+		mounts = append(mounts,
+			device.Mount{ContainerPath: m.GetContainerPath(), HostPath: m.GetHostPath(), Readonly: m.GetReadOnly()})
+	}
+	return mounts, append(answer.GetDeviceNodes(), answer.GetCdiDevices()...), answer.GetEnv(), nil
+}
+
+// failing says why the plugin cannot be called, or why it is not called for a while.
+func (d *Device) failing() error {
+	d.Plugin.mu.Lock()
+	defer d.Plugin.mu.Unlock()
+	if s := d.Plugin.current(); s == nil {
+		return d.away()
+	} else if s.breaker.open() {
+		return fmt.Errorf("plugin %q failed in its last calls: each %w; it is called again after a while",
+			d.name, contain.ErrTimeout)
+	}
+	return nil
+}
+
+// current returns what the server that is called has said; while there is none, what the last one
+// had. Nil for nothing yet.
+func (d *Device) current() *said {
+	d.Plugin.mu.Lock()
+	s := d.Plugin.current()
+	d.Plugin.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s != nil && d.said[s.conn] != nil {
+		d.last = d.said[s.conn]
+	}
+	return d.last
+}
+
+// connect starts the server, and follows what it says of the node until ctx ends.
+func (d *Device) connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	client := v1alpha1.NewDeviceClient(conn)
+	starting, stop := context.WithTimeout(ctx, d.of.config.Timeout)
+	defer stop()
+	_, err := client.Start(starting, &v1alpha1.DeviceStartRequest{Node: d.of.config.Node})
+	if err != nil && status.Code(err) != codes.Unimplemented {
+		return &callError{d.name, "Start", err}
+	}
+	own, err := client.OwnVariables(starting, &v1alpha1.OwnVariablesRequest{})
+	if err != nil && status.Code(err) != codes.Unimplemented {
+		return &callError{d.name, "OwnVariables", err}
+	}
+	stream, err := client.Watch(ctx, &v1alpha1.WatchRequest{})
+	if err != nil {
+		return &callError{d.name, "Watch", err}
+	}
+	silent := time.AfterFunc(d.of.config.Timeout, func() {
+		cancel(fmt.Errorf("it %w: its first message, which may be empty", contain.ErrTimeout))
+	})
+	var holding sync.WaitGroup
+	defer holding.Wait()
+	defer cancel(nil)
+	defer d.forget(conn)
+	for first := true; ; first = false {
+		state, err := stream.Recv()
+		if err != nil {
+			if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
+				err = cause
+			}
+			return &callError{d.name, "Watch", err}
+		}
+		silent.Stop()
+		d.mu.Lock()
+		d.said[conn] = &said{node: state.Info(), own: own.GetVariables()}
+		d.mu.Unlock()
+		if first {
+			ready()
+			holding.Go(func() { d.hold(ctx, conn) })
+		}
+		d.wake()
+		d.of.HoldersChanged() // they are those of what the plugin says that the node has
+		select {
+		case <-ctx.Done():
+		case <-time.After(streamPause):
+		}
+	}
+}
+
+// nodeBy returns what a server has said that the node has; nil once it is forgotten.
+func (d *Device) nodeBy(conn grpc.ClientConnInterface) *types.NodeInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.said[conn]; s != nil {
+		return s.node
+	}
+	return nil
+}
+
+func (d *Device) forget(conn grpc.ClientConnInterface) {
+	d.current() // what it said last stays
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.said, conn)
+}

@@ -1,0 +1,133 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+// maxHeldBytes bounds a message of Held: gRPC's servers take 4 MiB, unless they say otherwise.
+const maxHeldBytes = 4 << 20
+
+// Holder is a container and what it was assigned.
+type Holder struct {
+	ContainerKey
+	AllocateFrom types.ResourceLocation
+}
+
+// ContainerKey names a container.
+type ContainerKey struct{ Namespace, Pod, UID, Container string }
+
+func (k ContainerKey) compare(other ContainerKey) int {
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pod, other.Pod),
+		cmp.Compare(k.UID, other.UID), cmp.Compare(k.Container, other.Container))
+}
+
+// holders are those of one plugin, with all that they were assigned.
+type holders map[ContainerKey]types.ResourceLocation
+
+// holdersOf returns those of the node's that were assigned something that the plugin says the node
+// has, and those of before: what a container holds is not free because the plugin misses it.
+func holdersOf(before holders, all []Holder, node *types.NodeInfo) holders {
+	now := holders{}
+	for _, h := range all {
+		_, held := before[h.ContainerKey]
+		if !held {
+			held = slices.ContainsFunc(slices.Collect(maps.Values(h.AllocateFrom)), node.Has)
+		}
+		if held {
+			now[h.ContainerKey] = h.AllocateFrom
+		}
+	}
+	return now
+}
+
+// heldChanges are what is new in now, and what is gone.
+func heldChanges(before, now holders) *v1alpha1.HeldRequest {
+	request := &v1alpha1.HeldRequest{}
+	for _, key := range slices.SortedFunc(maps.Keys(now), ContainerKey.compare) {
+		if had, held := before[key]; !held || !maps.Equal(had, now[key]) {
+			holder := key.holder()
+			holder.AllocateFrom = make(map[string]string, len(now[key]))
+			for want, from := range now[key] {
+				holder.AllocateFrom[string(want)] = string(from)
+			}
+			request.Holders = append(request.Holders, holder)
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(before), ContainerKey.compare) {
+		if _, held := now[key]; !held {
+			request.Released = append(request.Released, key.holder())
+		}
+	}
+	return request
+}
+
+func (k ContainerKey) holder() *v1alpha1.Holder {
+	return &v1alpha1.Holder{Namespace: k.Namespace, Pod: k.Pod, Uid: k.UID, Container: k.Container}
+}
+
+// HoldersChanged says that Holders may return something else.
+func (d *Devices) HoldersChanged() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.moved)
+	d.moved = make(chan struct{})
+}
+
+func (d *Devices) holdersMoved() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.moved
+}
+
+// hold sends to the server which containers hold its devices until ctx ends. A server that does not
+// read waits for itself alone.
+func (d *Device) hold(ctx context.Context, conn grpc.ClientConnInterface) {
+	logger := klog.FromContext(ctx)
+	stream, err := v1alpha1.NewDeviceClient(conn).Held(ctx)
+	var sent holders // nil for nothing yet
+	for err == nil {
+		moved := d.of.holdersMoved()
+		if all, ok := d.of.config.Holders(); ok {
+			now := holdersOf(sent, all, d.nodeBy(conn))
+			request := heldChanges(sent, now)
+			if size := proto.Size(request); size > maxHeldBytes {
+				logger.Info("Warning: a plugin is not sent which containers hold its devices: it is too much",
+					"containers", len(now), "bytes", size, "limit", maxHeldBytes)
+				_ = stream.CloseSend() // it fails if the stream has ended
+				return
+			}
+			if sent == nil || len(request.Holders)+len(request.Released) > 0 {
+				err = stream.Send(request)
+			}
+			sent = now
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(streamPause):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+		}
+	}
+	if stream != nil {
+		_, err = stream.CloseAndRecv() // says why it ended
+	}
+	if ctx.Err() == nil && status.Code(err) != codes.Unimplemented {
+		logger.Info("A plugin ended the stream of which containers hold its devices", "err", err)
+	}
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+// Scheduler is the scheduler's half of a plugin, which answers for pods that request one of the
+// resources: names, or beginnings of names with a '*' at the end. PodFitsDevice may be called
+// concurrently with itself, all else never is.
+//
+// The scheduler keeps the nodes, and counts what pods hold of them. So AddNode gets a copy: what it
+// changes there is lost. TakePodResources and ReturnPodResources are never called.
+func Scheduler(s devicescheduler.DeviceScheduler, resources ...string) Plugin {
+	return Plugin{Name: s.GetName(), Half: registration.Half_SCHEDULER, Register: func(r grpc.ServiceRegistrar) {
+		pb.RegisterDeviceSchedulerServer(r,
+			&schedulerService{plugin: s, resources: resources, sessions: map[string]*nodes{}})
+	}}
+}
+
+type schedulerService struct {
+	pb.UnimplementedDeviceSchedulerServer
+	plugin    devicescheduler.DeviceScheduler
+	resources []string
+
+	mu       sync.RWMutex // held by each call of the plugin, shared by PodFitsDevice
+	sessions map[string]*nodes
+}
+
+// nodes are those of a stream by name. A NodeInfo in it is never changed.
+type nodes struct{ byName map[string]*types.NodeInfo }
+
+// Start implements pb.DeviceSchedulerServer.
+func (s *schedulerService) Start(context.Context, *pb.SchedulerStartRequest) (*pb.SchedulerStartResponse, error) {
+	return &pb.SchedulerStartResponse{Resources: s.resources, UsesGroupScheduler: s.plugin.UsingGroupScheduler()}, nil
+}
+
+// Nodes implements pb.DeviceSchedulerServer. The nodes are forgotten when the stream ends.
+func (s *schedulerService) Nodes(stream grpc.BidiStreamingServer[pb.NodesRequest, pb.NodesResponse]) error {
+	sent := &nodes{byName: map[string]*types.NodeInfo{}}
+	defer s.forget(sent)
+	for {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.apply(request, sent)
+		if err := stream.Send(&pb.NodesResponse{Revision: request.GetRevision()}); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *schedulerService) apply(r *pb.NodesRequest, sent *nodes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[r.GetSession()] = sent
+	for _, n := range r.GetNodes() {
+		node := nodeInfo(n)
+		sent.byName[node.Name] = node
+		s.plugin.AddNode(node.Name, node.Clone())
+	}
+	for _, name := range r.GetRemoved() {
+		delete(sent.byName, name)
+		s.removed(name)
+	}
+}
+
+func (s *schedulerService) forget(sent *nodes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.sessions, func(_ string, n *nodes) bool { return n == sent })
+	for name := range sent.byName {
+		s.removed(name)
+	}
+}
+
+// removed has the plugin forget the node unless another session has it. s.mu must be held.
+func (s *schedulerService) removed(name string) {
+	for _, others := range s.sessions {
+		if others.byName[name] != nil {
+			return
+		}
+	}
+	s.plugin.RemoveNode(name)
+}
+
+// Fit implements pb.DeviceSchedulerServer.
+func (s *schedulerService) Fit(ctx context.Context, r *pb.FitRequest) (*pb.FitResponse, error) {
+	asked, err := s.asked(r)
+	if err != nil {
+		return nil, err
+	}
+	pod := podInfo(r.GetPod())
+	response := &pb.FitResponse{Verdicts: make([]*pb.Verdict, 0, len(asked))}
+	for _, node := range asked {
+		if ctx.Err() != nil {
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		response.Verdicts = append(response.Verdicts, s.fits(node, pod))
+	}
+	return response, nil
+}
+
+// asked returns the request's nodes.
+func (s *schedulerService) asked(r *pb.FitRequest) ([]*types.NodeInfo, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var known map[string]*types.NodeInfo
+	if sent := s.sessions[r.GetSession()]; sent != nil {
+		known = sent.byName
+	}
+	asked := make([]*types.NodeInfo, 0, len(r.GetNames())+len(r.GetNodes()))
+	for _, name := range r.GetNames() {
+		node := known[name]
+		if node == nil {
+			return nil, status.Errorf(codes.FailedPrecondition, "session %q has no node %q", r.GetSession(), name)
+		}
+		asked = append(asked, node)
+	}
+	for _, n := range r.GetNodes() {
+		asked = append(asked, nodeInfo(n))
+	}
+	return asked, nil
+}
+
+func (s *schedulerService) fits(node *types.NodeInfo, pod *types.PodInfo) *pb.Verdict {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	copied := pod.Clone()
+	fits, reasons, score := s.plugin.PodFitsDevice(node.Clone(), copied, true)
+	if fits {
+		return &pb.Verdict{Fits: true, Score: score, Changes: changes(pod, copied)}
+	}
+	verdict := &pb.Verdict{}
+	for _, r := range reasons {
+		if r != nil {
+			verdict.Reasons = append(verdict.Reasons, reason(r))
+		}
+	}
+	return verdict
+}
+
+// Allocate implements pb.DeviceSchedulerServer.
+func (s *schedulerService) Allocate(_ context.Context, r *pb.AllocateRequest) (*pb.AllocateResponse, error) {
+	pod := podInfo(r.GetPod())
+	copied := pod.Clone()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.plugin.PodAllocate(nodeInfo(r.GetNode()), copied); err != nil {
+		return nil, err
+	}
+	return &pb.AllocateResponse{Changes: changes(pod, copied)}, nil
+}
