@@ -163,9 +163,10 @@ bench-scheduler-process: ## The scheduler's memory, CPU and pods/s against the s
 	@hack/preflight.sh root go gcc
 	go run ./test/perf/process -rounds=$(or $(ROUNDS),6) -nodes=$(or $(NODES),5000) -pods=$(or $(PODS),10000) -arms=$(or $(ARMS),plain,ours,dra) $(if $(PROFILES),-profiles=$(PROFILES))
 
-bench-plugins: ## Pods/s with the example plugin as a .so file and as a gRPC server (NODES='500 5000' ROUNDS=4).
+bench-plugins: ## Pods/s, and a container's creation, with the example plugin as a .so file and as a gRPC server (NODES='500 5000' ROUNDS=4).
 	@hack/preflight.sh root go gcc
 	for n in $(or $(NODES),500 5000); do go run ./test/perf/process -arms=so,grpc -nodes=$$n -pods=200 -further=1000 -rounds=$(or $(ROUNDS),4) || exit 1; done
+	go run ./test/perf/cri -run='plugin$$' -pods=0 -rounds=10
 
 bench-scale: ## What N nodes cost the API server: joins, claims, restarts, ten thousand devices on one node (NODES=50,200,500,1000).
 	@hack/preflight.sh root go gcc

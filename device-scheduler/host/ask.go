@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"maps"
 	"sync"
@@ -141,7 +142,8 @@ func (a *Ask) ask(p *plugin, n *Node, written, pod *types.PodInfo) (answer, *Fau
 	}
 	adopted, err := adopt(pod, v.verdict.Pod)
 	if err != nil {
-		return answer{}, p.fault(about{method: "PodFitsDevice", node: n.name, pod: pod.Name}, err)
+		about := about{method: "PodFitsDevice", node: n.name, pod: pod.Name}
+		return answer{}, p.fault(about, fmt.Errorf("plugin %q: %w", p.name, err))
 	}
 	return p.explained(answer{ok: v.verdict.OK, reasons: v.verdict.Reasons, score: v.verdict.Score, pod: adopted}), nil
 }

@@ -110,7 +110,7 @@ func call[T any](p *plugin, a about, f func(devicescheduler.DeviceScheduler) (T,
 			}
 			return f(p.scheduler)
 		}, func() { p.behind.Add(-1) })
-		if errors.Is(err, contain.ErrTimeout) {
+		if errors.Is(err, contain.ErrTimeout) && p.remote == nil { // a Remote's call has returned
 			p.behind.Add(1)
 		}
 	}

@@ -30,6 +30,10 @@ func TestCallErrors(t *testing.T) {
 			want: "failed in Allocate", code: codes.Internal},
 		"late": {timeout: 50 * time.Millisecond, allocate: hangs,
 			want: "did not return in time: 50ms", code: codes.Unknown, is: contain.ErrTimeout},
+		"late by the server's clock": {timeout: time.Second, allocate: early,
+			want: "did not return in time: 1s", code: codes.Unknown, is: contain.ErrTimeout},
+		"a deadline of its own": {allocate: fails(codes.DeadlineExceeded, "no answer of the bus"),
+			want: "DeadlineExceeded: no answer of the bus", code: codes.DeadlineExceeded},
 		"of 100 MB": {allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
 			return &pb.DeviceAllocateResponse{DeviceNodes: []string{strings.Repeat("x", 100<<20)}}, nil
 		}, want: "ResourceExhausted: grpc: received message larger than max", code: codes.ResourceExhausted},
@@ -59,6 +63,13 @@ func TestCallErrors(t *testing.T) {
 
 func fails(code codes.Code, text string) func(context.Context) (*pb.DeviceAllocateResponse, error) {
 	return func(context.Context) (*pb.DeviceAllocateResponse, error) { return nil, status.Error(code, text) }
+}
+
+// early gives up before the caller does, as a server may whose clock is ahead.
+func early(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
+	due, _ := ctx.Deadline()
+	<-time.After(time.Until(due) * 3 / 4)
+	return nil, status.FromContextError(context.DeadlineExceeded).Err()
 }
 
 func hangs(ctx context.Context) (*pb.DeviceAllocateResponse, error) {

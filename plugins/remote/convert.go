@@ -6,7 +6,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/contain"
-	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
 const (
@@ -25,11 +25,11 @@ func invalid(format string, args ...any) error {
 }
 
 // changed returns a copy of the pod with what a plugin changes in it.
-func changed(pod *types.PodInfo, changes *v1alpha1.PodChanges) (*types.PodInfo, error) {
+func changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.PodInfo, error) {
 	bytes := 0
 	for _, part := range []struct {
 		has     map[string]types.ContainerInfo
-		changes map[string]*v1alpha1.ContainerChanges
+		changes map[string]*pb.ContainerChanges
 	}{
 		{pod.InitContainers, changes.GetInitContainers()},
 		{pod.RunningContainers, changes.GetRunningContainers()},
@@ -54,7 +54,7 @@ func changed(pod *types.PodInfo, changes *v1alpha1.PodChanges) (*types.PodInfo, 
 }
 
 // checkChange returns how many bytes the names in the change take.
-func checkChange(container string, change *v1alpha1.ContainerChanges) (bytes int, err error) {
+func checkChange(container string, change *pb.ContainerChanges) (bytes int, err error) {
 	for name, n := range change.GetDevRequests() {
 		bytes += len(name)
 		if name == "" || n < 0 {
@@ -74,7 +74,7 @@ func checkChange(container string, change *v1alpha1.ContainerChanges) (bytes int
 }
 
 // checkVerdict checks what a plugin says of one node, but for the changes.
-func checkVerdict(v *v1alpha1.Verdict) error {
+func checkVerdict(v *pb.Verdict) error {
 	if score := v.GetScore(); math.IsNaN(score) || math.IsInf(score, 0) || score < 0 {
 		return invalid("the score %v", score)
 	}

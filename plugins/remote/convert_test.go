@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/contain"
-	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
 // What a plugin changes in a pod is taken over whole, or not at all.
@@ -23,25 +23,25 @@ func TestChanged(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		container string
-		change    *v1alpha1.ContainerChanges
+		change    *pb.ContainerChanges
 		err       string
 	}{
-		"good": {"main", &v1alpha1.ContainerChanges{
+		"good": {"main", &pb.ContainerChanges{
 			DevRequests: map[string]int64{"r/0": 1}, AllocateFrom: map[string]string{"r/0": "r/7"}}, ""},
 		"nothing left": {"main", nil, ""},
-		"negative": {"main", &v1alpha1.ContainerChanges{DevRequests: map[string]int64{"r": -1}},
+		"negative": {"main", &pb.ContainerChanges{DevRequests: map[string]int64{"r": -1}},
 			`-1 of "r" for container "main"`},
-		"no name": {"main", &v1alpha1.ContainerChanges{DevRequests: map[string]int64{"": 1}}, `1 of "" for`},
-		"nothing allocated": {"main", &v1alpha1.ContainerChanges{AllocateFrom: map[string]string{"r": ""}},
+		"no name": {"main", &pb.ContainerChanges{DevRequests: map[string]int64{"": 1}}, `1 of "" for`},
+		"nothing allocated": {"main", &pb.ContainerChanges{AllocateFrom: map[string]string{"r": ""}},
 			`meets "r" of container "main" with ""`},
-		"too long":           {"main", &v1alpha1.ContainerChanges{DevRequests: long}, "of 65536 that they may"},
-		"another container":  {"other", &v1alpha1.ContainerChanges{}, `container "other", which the pod does not have`},
+		"too long":           {"main", &pb.ContainerChanges{DevRequests: long}, "of 65536 that they may"},
+		"another container":  {"other", &pb.ContainerChanges{}, `container "other", which the pod does not have`},
 		"a very long name":   {strings.Repeat("x", 1<<20), nil, "which the pod does not have"},
 		"not init container": {"init", nil, "which the pod does not have"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := changed(pod, &v1alpha1.PodChanges{
-				RunningContainers: map[string]*v1alpha1.ContainerChanges{tc.container: tc.change}})
+			got, err := changed(pod, &pb.PodChanges{
+				RunningContainers: map[string]*pb.ContainerChanges{tc.container: tc.change}})
 			if tc.err != "" {
 				if !errors.Is(err, contain.ErrInvalid) || !strings.Contains(err.Error(), tc.err) || len(err.Error()) > 1000 {
 					t.Errorf("error %.1000v, want %q", err, tc.err)
@@ -62,27 +62,27 @@ func TestChanged(t *testing.T) {
 }
 
 func TestCheckVerdict(t *testing.T) {
-	reason := func(change func(*v1alpha1.Reason)) *v1alpha1.Verdict {
-		r := &v1alpha1.Reason{Text: "no more", Resource: "r", Requested: 1}
+	reason := func(change func(*pb.Reason)) *pb.Verdict {
+		r := &pb.Reason{Text: "no more", Resource: "r", Requested: 1}
 		change(r)
-		return &v1alpha1.Verdict{Reasons: []*v1alpha1.Reason{r}}
+		return &pb.Verdict{Reasons: []*pb.Reason{r}}
 	}
 	for name, tc := range map[string]struct {
-		verdict *v1alpha1.Verdict
+		verdict *pb.Verdict
 		good    bool
 	}{
-		"fits":              {&v1alpha1.Verdict{Fits: true, Score: 0.5}, true},
+		"fits":              {&pb.Verdict{Fits: true, Score: 0.5}, true},
 		"missing":           {nil, true},
-		"a reason":          {reason(func(*v1alpha1.Reason) {}), true},
-		"not a number":      {&v1alpha1.Verdict{Score: math.NaN()}, false},
-		"infinite":          {&v1alpha1.Verdict{Score: math.Inf(1)}, false},
-		"negative":          {&v1alpha1.Verdict{Score: -0.5}, false},
-		"many reasons":      {&v1alpha1.Verdict{Reasons: make([]*v1alpha1.Reason, maxReasons+1)}, false},
-		"a long reason":     {reason(func(r *v1alpha1.Reason) { r.Text = strings.Repeat("x", maxReason+1) }), false},
-		"a long resource":   {reason(func(r *v1alpha1.Reason) { r.Resource = strings.Repeat("x", maxReason+1) }), false},
-		"negative request":  {reason(func(r *v1alpha1.Reason) { r.Requested = -1 }), false},
-		"negative use":      {reason(func(r *v1alpha1.Reason) { r.Used = -1 }), false},
-		"negative capacity": {reason(func(r *v1alpha1.Reason) { r.Capacity = -1 }), false},
+		"a reason":          {reason(func(*pb.Reason) {}), true},
+		"not a number":      {&pb.Verdict{Score: math.NaN()}, false},
+		"infinite":          {&pb.Verdict{Score: math.Inf(1)}, false},
+		"negative":          {&pb.Verdict{Score: -0.5}, false},
+		"many reasons":      {&pb.Verdict{Reasons: make([]*pb.Reason, maxReasons+1)}, false},
+		"a long reason":     {reason(func(r *pb.Reason) { r.Text = strings.Repeat("x", maxReason+1) }), false},
+		"a long resource":   {reason(func(r *pb.Reason) { r.Resource = strings.Repeat("x", maxReason+1) }), false},
+		"negative request":  {reason(func(r *pb.Reason) { r.Requested = -1 }), false},
+		"negative use":      {reason(func(r *pb.Reason) { r.Used = -1 }), false},
+		"negative capacity": {reason(func(r *pb.Reason) { r.Capacity = -1 }), false},
 	} {
 		if err := checkVerdict(tc.verdict); (err == nil) != tc.good || err != nil && !errors.Is(err, contain.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -9,4 +9,7 @@
 //   - info.go: what a plugin may say that it is
 //   - breaker.go: when a plugin is not called for a while
 //   - policy.go: --plugin-policy
+//   - scheduler.go: the scheduler's half, for package host; nodes.go: its copy of the nodes; fit.go:
+//     which of some nodes fit a pod
+//   - convert.go: checks of what plugins answer
 package remote

@@ -122,8 +122,8 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	case err == nil:
 	case s.conn.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
 		how, err = cut, errEnded
-	case limited.Err() == nil:
-	case errors.Is(limited.Err(), context.DeadlineExceeded) && p.clock.Since(begun) >= timeout/2:
+	case limited.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // which the server may see first
+	case !errors.Is(limited.Err(), context.Canceled) && p.clock.Since(begun) >= timeout/2:
 		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, timeout)
 	default: // the caller gave up, or its own deadline came much sooner
 		how = cut

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -293,4 +294,54 @@ func TestRunEnds(t *testing.T) {
 	if p.Away() == nil {
 		t.Error("the plugin is not away")
 	}
+}
+
+// A plugin that is killed again and again while it is called: each call has an answer of a server that
+// there was, or an error; the newest server is called in the end.
+func TestKilledUnderLoad(t *testing.T) {
+	const kills, callers = 30, 4
+	var connected atomic.Int32
+	s := run(t, Config{Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+		connected.Add(1)
+		defer connected.Add(-1)
+		return hold(ctx, p, conn, ready)
+	}})
+	var wrong atomic.Value
+	var calling sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	var p *Plugin
+	for i := range kills {
+		mark := fmt.Sprintf("server %d", i)
+		server := serve(t, s, "a.sock", &plugin{mark: mark})
+		if p == nil {
+			p = awaitReady(t, s, "widget")
+			for range callers {
+				calling.Go(func() {
+					for ctx.Err() == nil {
+						if got, err := ask(p, deadline); err == nil && !strings.HasPrefix(got, "server ") {
+							wrong.Store(got)
+						}
+					}
+				})
+			}
+		}
+		answers(t, p, mark)
+		if i < kills-1 {
+			server.Stop()
+		}
+	}
+	stop()
+	calling.Wait()
+	if got := wrong.Load(); got != nil {
+		t.Errorf("a call got %q without an error", got)
+	}
+	if err := p.Paused(); err != nil || p.Away() != nil {
+		t.Errorf("Paused() = %v, Away() = %v", err, p.Away())
+	}
+	eventually(t, func() error {
+		if got := connected.Load(); got != 1 {
+			return fmt.Errorf("%d servers are connected", got)
+		}
+		return nil
+	})
 }

@@ -88,6 +88,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err := b.devices.run(ctx, b); err != nil {
 		return err
 	}
+	if err := b.devices.runPlugins(ctx, b); err != nil {
+		return err
+	}
 	for _, n := range []int{10, 100, 500} {
 		if err := box.fill(ctx, b.ways[0], n); err != nil {
 			return err

@@ -71,42 +71,51 @@ func (d *deviceBench) run(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	var boxes []*sandbox
-	for _, id := range []struct {
-		w           way
-		name, uid   string
-		annotations map[string]string // the kubelet gives the pod's to its sandbox
-	}{{b.ways[0], "bench-cri-plain", "bench-cri-plain", nil}, {b.ways[1], pod.Name, string(pod.UID), pod.Annotations}} {
-		box, err := newSandbox(ctx, id.w, id.name, id.uid, id.annotations)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, box.remove(context.WithoutCancel(ctx))) }()
-		boxes = append(boxes, box)
+	create, remove, err := d.creating(ctx, b, pod)
+	if err != nil {
+		return err
 	}
-	create := func(ctx context.Context, w way) error {
-		box := boxes[0]
-		if w.name == boxes[1].way.name {
-			box = boxes[1]
-		}
-		return box.createAndRemove(ctx)
-	}
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
 	if err := b.measure(ctx, operation{name, 20, 1, create}); err != nil {
 		return err
 	}
-	restart := func(ctx context.Context, args ...string) error {
-		if err := d.cluster.SetKubecriArgs(ctx, d.node, args...); err != nil {
-			return err
-		}
-		pid, err := d.cluster.PID(cluster.Kubecri, d.node)
-		b.kubecri.pid = pid
+	if err := d.restart(ctx, b, "--assignment-public-keys-file="+public); err != nil {
 		return err
 	}
-	if err := restart(ctx, "--assignment-public-keys-file="+public); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, restart(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, d.restart(context.WithoutCancel(ctx), b)) }()
 	return b.measure(ctx, operation{name + ", signed", 20, 1, create})
+}
+
+// creating returns what creates and removes a container: of the pod through kubecri, of one without
+// devices straight.
+func (d *deviceBench) creating(ctx context.Context, b *bench, pod *corev1.Pod) (
+	create func(context.Context, way) error, remove func(context.Context) error, err error) {
+	plain, err := newSandbox(ctx, b.ways[0], "bench-cri-plain", "bench-cri-plain", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The kubelet gives the pod's annotations to its sandbox.
+	box, err := newSandbox(ctx, b.ways[1], pod.Name, string(pod.UID), pod.Annotations)
+	if err != nil {
+		return nil, nil, errors.Join(err, plain.remove(context.WithoutCancel(ctx)))
+	}
+	create = func(ctx context.Context, w way) error {
+		if w.name == box.way.name {
+			return box.createAndRemove(ctx)
+		}
+		return plain.createAndRemove(ctx)
+	}
+	return create, func(ctx context.Context) error { return errors.Join(box.remove(ctx), plain.remove(ctx)) }, nil
+}
+
+// restart starts the node's kubecri anew, with these arguments more.
+func (d *deviceBench) restart(ctx context.Context, b *bench, args ...string) error {
+	if err := d.cluster.SetKubecriArgs(ctx, d.node, args...); err != nil {
+		return err
+	}
+	pid, err := d.cluster.PID(cluster.Kubecri, d.node)
+	b.kubecri.pid = pid
+	return err
 }
 
 // key makes a scheduler's key, and returns the file of its public half.
@@ -156,8 +165,15 @@ func (d *deviceBench) assigned(ctx context.Context, signer *signing.Signer) (*co
 		return nil, err
 	}
 
-	const name = "bench-device"
-	request := corev1.ResourceList{assignment.ResourcePrefix + deviceConfiguration: resource.MustParse("1")}
+	var container types.ContainerInfo
+	assignment.Set(&container, []assignment.Grant{{Resource: deviceConfiguration, Slot: slot.Name{Instance: instance}}})
+	return d.bind(ctx, "bench-device", assignment.ResourcePrefix+deviceConfiguration, container, signer)
+}
+
+// bind makes a pod on the node whose container requests one of the resource, as the scheduler binds it.
+func (d *deviceBench) bind(ctx context.Context, name string, of corev1.ResourceName, container types.ContainerInfo,
+	signer *signing.Signer) (*corev1.Pod, error) {
+	request := corev1.ResourceList{of: resource.MustParse("1")}
 	no := false
 	pods := d.kube.CoreV1().Pods(metav1.NamespaceDefault)
 	pod, err := pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
@@ -167,14 +183,14 @@ func (d *deviceBench) assigned(ctx context.Context, signer *signing.Signer) (*co
 	if err != nil {
 		return nil, err
 	}
-	var container types.ContainerInfo
-	assignment.Set(&container, []assignment.Grant{{Resource: deviceConfiguration, Slot: slot.Name{Instance: instance}}})
 	notes, err := assignment.Encode(&types.PodInfo{Name: name, NodeName: d.node,
 		RunningContainers: map[string]types.ContainerInfo{"main": container}}, string(pod.UID), nil)
 	if err != nil {
 		return nil, err
 	}
-	signer.Sign(notes, string(pod.UID), d.node)
+	if signer != nil {
+		signer.Sign(notes, string(pod.UID), d.node)
+	}
 	err = pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, UID: pod.UID, Annotations: notes},
 		Target: corev1.ObjectReference{Kind: "Node", Name: d.node}}, metav1.CreateOptions{})
 	if err != nil {
@@ -183,11 +199,16 @@ func (d *deviceBench) assigned(ctx context.Context, signer *signing.Signer) (*co
 	return pods.Get(ctx, name, metav1.GetOptions{})
 }
 
+func (d *deviceBench) removePods(ctx context.Context) error {
+	now := int64(0)
+	return d.kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx,
+		metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
+}
+
 // remove takes away the pod, the device and the keys.
 func (d *deviceBench) remove(ctx context.Context) error {
-	now := int64(0)
 	return errors.Join(
-		d.kube.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}),
+		d.removePods(ctx),
 		d.akri.AkriV0().Configurations(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 		os.RemoveAll(d.dir))
 }

@@ -1,0 +1,265 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/resource"
+)
+
+const (
+	// startTimeout is how long a scheduler's half may take to say what it answers for.
+	startTimeout = 5 * time.Second
+	// maxPatterns is how many names of resources it may give, of maxPattern bytes at most: a path of
+	// a group resource is as long as three names of Kubernetes.
+	maxPatterns = 64
+	maxPattern  = 3 * (253 + 1 + 63)
+)
+
+// Scheduler is the scheduler's half of a plugin, for a host. It is safe for concurrent use.
+type Scheduler struct {
+	plugin  *Plugin
+	timeout time.Duration // of a Fit and of an Allocate
+
+	mu       sync.RWMutex
+	started  bool // once; what it said then holds until it says something else
+	patterns patterns
+	group    bool
+	nodes    map[string]*host.Node
+	sessions map[grpc.ClientConnInterface]*session
+}
+
+var _ host.Remote = (*Scheduler)(nil)
+
+// NewScheduler returns the scheduler's half of the plugin. Each of its calls may take as long as the
+// timeout.
+func NewScheduler(p *Plugin, timeout time.Duration) *Scheduler {
+	return &Scheduler{plugin: p, timeout: timeout,
+		nodes: map[string]*host.Node{}, sessions: map[grpc.ClientConnInterface]*session{}}
+}
+
+// Connect is for Config.Connect. put is called when what the plugin answers for has changed, or
+// whether it uses the group scheduler: see host.Put.
+func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, put func() error, ready func()) error {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	said, err := pb.NewDeviceSchedulerClient(conn).Start(starting, &pb.SchedulerStartRequest{})
+	if err == nil {
+		err = checkPatterns(said.GetResources())
+	}
+	if err != nil {
+		return &callError{s.plugin.name, "Start", err}
+	}
+	if s.start(said) {
+		if err := put(); err != nil {
+			return err
+		}
+	}
+	return s.sendNodes(ctx, conn, ready)
+}
+
+// start takes what the plugin says of itself, and reports whether that is new.
+func (s *Scheduler) start(said *pb.SchedulerStartResponse) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resources := slices.Sorted(slices.Values(said.GetResources()))
+	changed = !s.started || !slices.Equal(s.patterns, resources) || s.group != said.GetUsesGroupScheduler()
+	s.started, s.patterns, s.group = true, resources, said.GetUsesGroupScheduler()
+	return changed
+}
+
+// GetName implements devicescheduler.DeviceScheduler.
+func (s *Scheduler) GetName() string { return s.plugin.name }
+
+// UsingGroupScheduler is what the plugin said last.
+func (s *Scheduler) UsingGroupScheduler() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.group
+}
+
+// Concerns implements host.Remote. A plugin that was never there may concern every pod. One of the
+// policy ignore concerns none while it is away.
+func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
+	s.mu.RLock()
+	elsewhere := s.started && !s.patterns.requested(pod)
+	s.mu.RUnlock()
+	if elsewhere {
+		return false, nil
+	}
+	away := s.plugin.Away()
+	if away == nil {
+		away = s.plugin.Paused()
+	}
+	if away != nil && !s.plugin.Required() {
+		return false, nil
+	}
+	return true, away
+}
+
+// Recognizes implements host.Remote.
+func (s *Scheduler) Recognizes(name types.ResourceName) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.patterns.match(name) && (s.plugin.Required() || s.plugin.Away() == nil)
+}
+
+// AddNode does nothing: see SetNode.
+func (*Scheduler) AddNode(string, *types.NodeInfo) {}
+
+// RemoveNode does nothing: see SetNode.
+func (*Scheduler) RemoveNode(string) {}
+
+// TakePodResources counts what the pod was given of the plugin's resources, unless the group
+// scheduler counts it.
+func (s *Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
+	for name, n := range s.holds(pod) {
+		node.Used[name] = resource.AddCapped(node.Used[name], n)
+	}
+	return nil
+}
+
+// ReturnPodResources undoes TakePodResources.
+func (s *Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) error {
+	for name, n := range s.holds(pod) {
+		left := node.Used[name] - n
+		if left < 0 {
+			return fmt.Errorf("pod %s returns %d of %q, of which %d are used", pod.Name, n, name, node.Used[name])
+		}
+		if node.Used[name] = left; left == 0 {
+			delete(node.Used, name)
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) holds(pod *types.PodInfo) types.ResourceList {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.patterns.holds(pod)
+}
+
+// PodFitsDevice is not called: the host calls Fit instead, which may fail.
+func (*Scheduler) PodFitsDevice(*types.NodeInfo, *types.PodInfo, bool) (
+	bool, []devicescheduler.PredicateFailureReason, float64) {
+	return false, nil, 0
+}
+
+// PodAllocate implements devicescheduler.DeviceScheduler.
+func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
+	request := &pb.AllocateRequest{Pod: pb.PodInfoOf(pod), Node: pb.NodeInfoOf(node)}
+	call := func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		answer, err := pb.NewDeviceSchedulerClient(conn).Allocate(ctx, request)
+		if err != nil {
+			return err
+		}
+		got, err := s.changed(pod, answer.GetChanges())
+		if err == nil {
+			*pod = *got
+		}
+		return err
+	}
+	return s.plugin.Call(context.Background(), s.timeout, "Allocate", call)
+}
+
+// changed returns the pod with the plugin's changes.
+func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.PodInfo, error) {
+	got, err := changed(pod, changes)
+	if err != nil || s.UsingGroupScheduler() {
+		return got, err
+	}
+	for name, c := range got.Containers() {
+		before := pod.GetContainerInPod(name).AllocateFrom
+		for want := range c.AllocateFrom {
+			if _, had := before[want]; !had && resource.IsGroupResourceName(want) {
+				return nil, invalid("it does not use the group scheduler, and allocates %.64q, which that would count", want)
+			}
+		}
+	}
+	return got, nil
+}
+
+// patterns are names of resources, and beginnings of such with a '*' at the end.
+type patterns []string
+
+func checkPatterns(all []string) error {
+	if len(all) == 0 || len(all) > maxPatterns {
+		return invalid("it answers for %d resources: want 1 to %d", len(all), maxPatterns)
+	}
+	for _, p := range all {
+		if p == "" || len(p) > maxPattern || strings.Contains(p[:len(p)-1], "*") {
+			return invalid("it answers for %.64q: want the name of a resource, or the beginning of one and '*'", p)
+		}
+	}
+	return nil
+}
+
+func (p patterns) match(name types.ResourceName) bool {
+	return slices.ContainsFunc(p, func(pattern string) bool {
+		begin, isBegin := strings.CutSuffix(pattern, "*")
+		return string(name) == pattern || isBegin && strings.HasPrefix(string(name), begin)
+	})
+}
+
+// requested reports whether the pod requests any of the resources.
+func (p patterns) requested(pod *types.PodInfo) bool {
+	for _, c := range pod.Containers() {
+		if p.in(c.Requests) || p.in(c.KubeRequests) {
+			return true
+		}
+	}
+	return p.in(pod.Requests)
+}
+
+func (p patterns) in(list types.ResourceList) bool {
+	for name, n := range list {
+		if n > 0 && p.match(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds is what the pod was given of the resources that are no group resources: the sum over running
+// containers, or what one init container has if that is more. Each entry of AllocateFrom is one unit
+// unless DevRequests has another amount for it.
+func (p patterns) holds(pod *types.PodInfo) types.ResourceList {
+	of := func(c types.ContainerInfo) types.ResourceList {
+		holds := types.ResourceList{}
+		for want, from := range c.AllocateFrom {
+			if resource.IsGroupResourceName(want) || !p.match(want) && !p.match(from) {
+				continue
+			}
+			n, ok := c.DevRequests[want]
+			if !ok {
+				n = 1
+			}
+			holds[from] = resource.AddCapped(holds[from], n)
+		}
+		return holds
+	}
+	all := types.ResourceList{}
+	for _, c := range pod.RunningContainers {
+		for name, n := range of(c) {
+			all[name] = resource.AddCapped(all[name], n)
+		}
+	}
+	for _, c := range pod.InitContainers {
+		for name, n := range of(c) {
+			all[name] = max(all[name], n)
+		}
+	}
+	maps.DeleteFunc(all, func(_ types.ResourceName, n int64) bool { return n <= 0 })
+	return all
+}

@@ -1,0 +1,259 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+)
+
+const gadget types.ResourceName = "example.com/gadget"
+
+// half is a server of a scheduler's half: a node fits a pod if it has that many gadgets left.
+type half struct {
+	registration.UnimplementedRegistrationServer
+	pb.UnimplementedDeviceSchedulerServer
+	group    bool
+	lie      func(*pb.FitResponse)
+	hang     chan struct{} // Fit does not answer until it is closed
+	unapply  bool          // Nodes answers nothing
+	revision int64         // Nodes answers it, if it is not 0
+
+	mu    sync.Mutex
+	nodes map[string]*pb.NodeInfo
+	fits  []*pb.FitRequest
+}
+
+func (*half) GetInfo(context.Context, *registration.GetInfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{Name: "gadget", Half: registration.Half_SCHEDULER,
+		SupportedVersions: []string{pb.Version}}, nil
+}
+
+func (p *half) Start(context.Context, *pb.SchedulerStartRequest) (*pb.SchedulerStartResponse, error) {
+	return &pb.SchedulerStartResponse{Resources: []string{"example.com/gad*"}, UsesGroupScheduler: p.group}, nil
+}
+
+func (p *half) Nodes(stream grpc.BidiStreamingServer[pb.NodesRequest, pb.NodesResponse]) error {
+	p.mu.Lock()
+	p.nodes = map[string]*pb.NodeInfo{}
+	p.mu.Unlock()
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		for _, n := range m.GetNodes() {
+			p.nodes[n.GetName()] = n
+		}
+		for _, name := range m.GetRemoved() {
+			delete(p.nodes, name)
+		}
+		p.mu.Unlock()
+		if p.unapply {
+			continue
+		}
+		answer := &pb.NodesResponse{Revision: m.GetRevision()}
+		if p.revision != 0 {
+			answer.Revision = p.revision
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *half) Fit(ctx context.Context, request *pb.FitRequest) (*pb.FitResponse, error) {
+	if p.hang != nil {
+		select {
+		case <-p.hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fits = append(p.fits, request)
+	answer := &pb.FitResponse{}
+	nodes := make([]*pb.NodeInfo, 0, len(request.GetNames())+len(request.GetNodes()))
+	for _, name := range request.GetNames() {
+		nodes = append(nodes, p.nodes[name])
+	}
+	for _, n := range append(nodes, request.GetNodes()...) {
+		left := n.GetAllocatable()[string(gadget)] - n.GetUsed()[string(gadget)]
+		requested := request.GetPod().GetRunningContainers()["main"].GetRequests()[string(gadget)]
+		v := &pb.Verdict{Fits: left >= requested, Score: float64(left)}
+		if !v.Fits {
+			v.Reasons = []*pb.Reason{{Resource: string(gadget), Requested: 1, Capacity: left}}
+		}
+		answer.Verdicts = append(answer.Verdicts, v)
+	}
+	if p.lie != nil {
+		p.lie(answer)
+	}
+	return answer, nil
+}
+
+func (p *half) Allocate(_ context.Context, request *pb.AllocateRequest) (*pb.AllocateResponse, error) {
+	from := map[string]string{}
+	for i := range request.GetPod().GetRunningContainers()["main"].GetRequests()[string(gadget)] {
+		from[fmt.Sprintf("%s/%d", gadget, i)] = string(gadget)
+	}
+	return &pb.AllocateResponse{Changes: &pb.PodChanges{
+		RunningContainers: map[string]*pb.ContainerChanges{"main": {AllocateFrom: from}}}}, nil
+}
+
+// asked returns how many nodes were named in the calls of Fit since the last time, and how many
+// were whole.
+func (p *half) asked() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for _, f := range p.fits {
+		all = append(all, fmt.Sprintf("%d+%d", len(f.GetNames()), len(f.GetNodes())))
+	}
+	p.fits = nil
+	return strings.Join(all, " ")
+}
+
+func (p *half) has(node string) (n *pb.NodeInfo, known int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nodes[node], len(p.nodes)
+}
+
+// rig is a host with a plugin over gRPC.
+type rig struct {
+	*testing.T
+	host    *host.Host
+	sockets *Sockets
+	plugin  *Plugin
+
+	mu         sync.Mutex
+	schedulers map[*Plugin]*Scheduler
+	faults     []host.FaultKind
+}
+
+func newRig(t *testing.T, p *half) *rig {
+	t.Helper()
+	r := &rig{T: t, schedulers: map[*Plugin]*Scheduler{}}
+	var err error
+	if r.host, err = host.New(nil, host.Options{OnFault: func(f *host.Fault) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.faults = append(r.faults, f.Kind)
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	r.sockets = run(t, Config{Half: registration.Half_SCHEDULER,
+		Added: func(p *Plugin) {
+			s := NewScheduler(p, 500*time.Millisecond)
+			r.mu.Lock()
+			r.schedulers[p] = s
+			r.mu.Unlock()
+			if err := r.host.Put(s); err != nil {
+				t.Error(err)
+			}
+		},
+		Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+			s := r.scheduler(p)
+			return s.Connect(ctx, conn, func() error { return r.host.Put(s) }, ready)
+		}})
+	if p != nil {
+		r.serve(p)
+	}
+	return r
+}
+
+func (r *rig) scheduler(p *Plugin) *Scheduler {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.schedulers[p]
+}
+
+// serve runs the server, and waits until the plugin is ready.
+func (r *rig) serve(p *half) *grpc.Server {
+	r.Helper()
+	server := r.start(p)
+	r.plugin = awaitReady(r.T, r.sockets, "gadget")
+	return server
+}
+
+func (r *rig) start(p *half) *grpc.Server {
+	r.Helper()
+	server := grpc.NewServer()
+	registration.RegisterRegistrationServer(server, p)
+	pb.RegisterDeviceSchedulerServer(server, p)
+	go server.Serve(listen(r.T, r.sockets, "gadget.sock"))
+	r.Cleanup(server.Stop)
+	return server
+}
+
+// nodes makes nodes 0 to n-1 known.
+func (r *rig) nodes(n int, has func(int) int64) {
+	r.Helper()
+	for i := range n {
+		info := &types.NodeInfo{Allocatable: types.ResourceList{gadget: has(i)}}
+		if err := r.host.AddNode(fmt.Sprint(i), info); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// settled waits until the plugin has applied all nodes as they are.
+func (r *rig) settled() {
+	r.Helper()
+	s := r.scheduler(r.plugin)
+	eventually(r.T, func() error {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		for _, session := range s.sessions {
+			session.mu.Lock()
+			defer session.mu.Unlock()
+			if session.applied > 0 && session.applied == session.revision && len(session.waiting) == 0 {
+				return nil
+			}
+		}
+		return errors.New("the plugin has not applied all nodes")
+	})
+}
+
+// fits asks for all of n nodes in one cycle, and returns how many fit.
+func (r *rig) fits(n int, requested int64) (fit int, reasons []host.Reason) {
+	ask := r.host.Ask(gadgets(requested), func(node string) iter.Seq[string] {
+		return func(yield func(string) bool) {
+			var at int
+			_, _ = fmt.Sscan(node, &at)
+			for i := 1; i < n && yield(fmt.Sprint((at+i)%n)); i++ {
+			}
+		}
+	})
+	for i := range n {
+		if got := ask.Fits(r.host.Node(fmt.Sprint(i))); got.OK {
+			fit++
+		} else {
+			reasons = append(reasons, got.Reasons...)
+		}
+	}
+	return fit, reasons
+}
+
+func gadgets(n int64) *types.PodInfo {
+	return &types.PodInfo{Name: "pod", RunningContainers: map[string]types.ContainerInfo{
+		"main": {Requests: types.ResourceList{gadget: n}}}}
+}
