@@ -28,6 +28,7 @@ var commands = []struct {
 			"kubecri/cmd/kubecri/handlers.go",
 			"kubecri/cmd/kubecri/deviceplugin.go",
 			"kubecri/cmd/kubecri/kubelet.go",
+			"kubecri/cmd/kubecri/sockets.go",
 		},
 	},
 	{"kubecri check", "Besides those of kubecri itself.", []string{"kubecri/cmd/kubecri/check.go"}},
@@ -90,6 +91,7 @@ var defaults = map[string]string{
 	"!shared":               "true if $DEBUG_ECHO_INSTANCES_SHARED is false",
 	"&o.Policy":             "refuse", // kube-scheduler's
 	"&o.devicesPolicy":      "skip",   // kubecri's
+	"&o.policies":           "",
 }
 
 // texts are parts of meanings that cannot be computed, as their code has them.

@@ -3,6 +3,7 @@ package admit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,10 @@ func (w *widgets) UpdateNodeInfo(info *types.NodeInfo) error {
 	return nil
 }
 
-func (w *widgets) Allocate(_ *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (w *widgets) Allocate(p *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+	if p.Namespace != admittest.Pod.Namespace || p.UID != admittest.Pod.UID { // which are not in the annotation
+		return nil, nil, nil, fmt.Errorf("pod %q in %q", p.UID, p.Namespace)
+	}
 	for _, from := range c.AllocateFrom {
 		if from == "resource/group/w/7" {
 			return nil, []string{"/dev/null", "v.com/widget=7"}, map[string]string{"WIDGET": "7"}, w.err

@@ -16,11 +16,11 @@ func TestDevicePlugin(t *testing.T) {
 	d.Called("Start", time.Second)
 	d.Faulted("Start", "error")
 	d.Up(true)
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kubecri_so_plugin_faults_total [ALPHA] Calls of KubeDevice's .so plugins that went wrong, by plugin, method and kind: panic, timeout, hanging (not called, since an earlier call has not returned), error, invalid (its result makes no sense).
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`# HELP kubecri_so_plugin_faults_total [ALPHA] Calls of device plugins, .so files and sockets, that went wrong, by plugin, method and kind: panic, timeout, hanging (not called, since an earlier call has not returned), error, invalid (its result makes no sense), away (not called, since nothing serves its socket).
 # TYPE kubecri_so_plugin_faults_total counter
 kubecri_so_plugin_faults_total{kind="error",method="Start",plugin="gpu?"} 1
 kubecri_so_plugin_faults_total{kind="panic",method="Start",plugin="gpu?"} 0
-# HELP kubecri_so_plugin_up [ALPHA] Whether a .so plugin is started and says what the node has, by plugin: 1 or 0.
+# HELP kubecri_so_plugin_up [ALPHA] Whether a device plugin, a .so file or a socket, is started and says what the node has, by plugin: 1 or 0.
 # TYPE kubecri_so_plugin_up gauge
 kubecri_so_plugin_up{plugin="gpu?"} 1
 `), "kubecri_so_plugin_faults_total", "kubecri_so_plugin_up"); err != nil {

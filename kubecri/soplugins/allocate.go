@@ -28,14 +28,15 @@ func Concerns(c *types.ContainerInfo) bool {
 func Asked(c *types.ContainerInfo) []types.ResourceName {
 	var names []types.ResourceName
 	for _, name := range slices.Sorted(maps.Keys(c.Requests)) {
-		if c.Requests[name] > 0 && !isSlot(name) {
+		if c.Requests[name] > 0 && !IsSlot(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func isSlot(name types.ResourceName) bool {
+// IsSlot reports whether a resource, or a key of AllocateFrom, is for slots.
+func IsSlot(name types.ResourceName) bool {
 	return strings.HasPrefix(string(name), assignment.ResourcePrefix)
 }
 
@@ -44,7 +45,7 @@ func isSlot(name types.ResourceName) bool {
 func Assigned(c *types.ContainerInfo) []types.ResourceName {
 	all := map[types.ResourceName]bool{}
 	for want, from := range c.AllocateFrom {
-		if !isSlot(want) {
+		if !IsSlot(want) {
 			all[from] = true
 		}
 	}
@@ -72,10 +73,14 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 		if len(p.config.NotLoaded) > 0 {
 			err = fmt.Errorf("%w; not loaded on this node: %s", err, strings.Join(p.config.NotLoaded, "; "))
 		}
+		var away []string
 		for _, plugin := range p.all() {
-			if away := plugin.away(); away != nil {
-				err = fmt.Errorf("%w; %w", err, away)
+			if err := plugin.away(); err != nil {
+				away = append(away, err.Error())
 			}
+		}
+		if len(away) > 0 {
+			err = fmt.Errorf("%w; not here now: %s", err, strings.Join(away, "; "))
 		}
 	}
 	return edits, err
@@ -92,7 +97,7 @@ func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container st
 	plugins := p.all()
 	assigned, asked := Assigned(c), Asked(c)
 	for name, n := range c.KubeRequests { // of the spec, where it is known
-		if n > 0 && !isSlot(name) {
+		if n > 0 && !IsSlot(name) {
 			asked = append(asked, name)
 		}
 	}

@@ -48,6 +48,8 @@ var kubecriTexts = []known{
 	text(Plugins, "NoPlugin", `it requests .*? of which a device plugin of this node gives out devices, and the scheduler has assigned it none.*`,
 		`start the scheduler with its half of the plugin (--devschedpath), and create the pod again`),
 	text(Plugins, "NoPlugin", `.*no device plugin of this node answers for it.*; not loaded on this node: .*`, `correct the plugin's file on the node (kubecri check says what is wrong with it) and restart kubecri`),
+	text(Plugins, "NoPlugin", `.*no device plugin of this node answers for it.*; not here now: .*`,
+		`start the plugin on the node; the kubelet tries again`),
 	text(Plugins, "NoPlugin", `.*no device plugin of this node answers for it.*`, `load the device plugin on the node (--cridevices), or delete the pod`),
 	text(Plugins, "PluginFault", `.*device plugin "(?P<plugin>[^"]*)" cannot be asked now.*`, `look at kubecri's log on the node; the kubelet tries again`),
 	text(Plugins, "PluginFault", `.*(?:invalid result|not called): .*|device plugin "(?P<plugin>[^"]*)".*`, `look at kubecri's log on the node; the kubelet tries again`),

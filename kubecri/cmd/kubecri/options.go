@@ -59,6 +59,7 @@ type options struct {
 	devicesSet     func() bool // on the command line
 	devicesPolicy  load.Policy
 	devicesTimeout time.Duration
+	sockets        socketOptions
 
 	advertiseInterval time.Duration
 	stateDir          string
@@ -134,6 +135,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")
 	plugins.StringSliceVar(&o.variableNamespaces, "device-variable-namespaces", []string{"kube-system"},
 		"Namespaces whose pods may ask the runtime for devices past the scheduler, by a variable that belongs to a device plugin, such as NVIDIA_VISIBLE_DEVICES; * for all. Privileged containers may anyway; in all others the variable gives none, unless the plugin gives them devices.")
+	o.sockets.addTo(plugins)
 	o.devicesSet = func() bool { return plugins.Changed("cridevices") }
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
@@ -233,6 +235,7 @@ func (o *options) complete() error {
 	if o.devicesTimeout < 100*time.Millisecond {
 		bad("cridevices-timeout", fmt.Errorf("%s: want at least 100ms", o.devicesTimeout))
 	}
+	o.sockets.complete(o.devicesTimeout, bad)
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))

@@ -119,11 +119,16 @@ func startPlugins(ctx context.Context, o *options) (*soplugins.Plugins, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cridevices: %w", err)
 	}
-	plugins, err := soplugins.New(soplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout})
+	config := soplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout}
+	plugins, sockets, err := o.sockets.plugins(config, nil) // who holds devices is kubecri's to say
 	if err != nil {
 		return nil, err
 	}
-	go plugins.Run(klog.NewContext(ctx, klog.Logger{})) // the check says what goes wrong
+	quiet := klog.NewContext(ctx, klog.Logger{}) // the check says what goes wrong
+	if sockets != nil {
+		go sockets.Run(quiet)
+	}
+	go plugins.Run(quiet)
 	plugins.Tried(ctx)
 	return plugins, nil
 }

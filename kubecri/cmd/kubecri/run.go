@@ -34,6 +34,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	remoteplugins "github.com/kubeslot/kubeslot/plugins/remote"
 )
 
 // stopTimeout bounds what an ending process waits for besides requests: until it
@@ -79,7 +80,8 @@ type node struct {
 	claims     *claims.Claims
 	cdi        *cdi.Injector // nil without --cdi-dir
 	plugins    *soplugins.Plugins
-	badPlugins []*load.FileError // files that were skipped
+	sockets    *remoteplugins.Devices // of plugins that are processes of their own; nil without --plugin-sockets
+	badPlugins []*load.FileError      // files that were skipped
 	admitter   *admit.Admitter
 	tracer     *tracing.Tracer // nil without --tracing-endpoint
 	metrics    *metrics.Metrics
@@ -109,10 +111,10 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		return nil, err
 	}
 	n.badPlugins = bad
-	n.plugins, err = soplugins.New(soplugins.Config{
+	n.plugins, n.sockets, err = o.sockets.plugins(soplugins.Config{
 		Node: o.nodeName, Loaded: loaded, NotLoaded: notLoaded(bad), Timeout: o.devicesTimeout, Interval: o.advertiseInterval,
 		Events: cluster.events, Metrics: numbers, Changed: func() { n.advertiser.Changed() },
-	})
+	}, cluster.holders)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +261,10 @@ func (n *node) run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { n.cluster.run(ctx) })
 	running.Go(func() { n.plugins.Run(ctx) })
+	if n.sockets != nil {
+		running.Go(func() { n.sockets.Run(ctx) })
+		running.Go(func() { n.cluster.followHolders(ctx, n.sockets.HoldersChanged) })
+	}
 	running.Go(func() { n.agent.Run(ctx) })
 	if n.handlers != nil {
 		running.Go(func() { n.handlers.Run(ctx) })

@@ -76,7 +76,9 @@ func secured(e health.Endpoints, o *options, kube kubernetes.Interface, numbers 
 	return e, err
 }
 
-// devicePlugins tells which of them fail.
+// devicePlugins tells which of them fail, and which required ones are away. It is advice: /readyz is
+// the readiness of kubecri's pod, which a rollout of its DaemonSet waits for, and systemd's and the
+// kubelet's question whether containers can be created. All but those of the plugin can.
 func (n *node) devicePlugins() health.Check {
 	return health.Check{Name: "device-plugins", Advice: true, Run: func(context.Context) error {
 		var wrong []error

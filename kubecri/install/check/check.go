@@ -52,9 +52,10 @@ type Config struct {
 	Kube    kubernetes.Interface
 	// Client is of akri.sh and kubeslot.io.
 	Client clientset.Interface
-	// Devices is the directory of device plugins. Plugins, if set, are those in it,
-	// started, to be asked what the pod gets.
+	// Devices is the directory of device plugins, and Sockets that of those that are processes of
+	// their own, "" for none. Plugins, if set, are those in both, started, to be asked what the pod gets.
 	Devices string
+	Sockets string
 	Plugins *soplugins.Plugins
 	// Verifier of assignments, as kubecri has it; nil for none.
 	Verifier *signing.Verifier

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,9 +22,15 @@ func (c *checker) plugins() {
 		c.fail("plugins", "%v", err)
 		return
 	}
+	var sockets []string
+	if c.Sockets != "" {
+		sockets, _ = filepath.Glob(filepath.Join(c.Sockets, "*.sock")) // fails for a bad pattern alone
+	}
 	if len(files) == 0 {
 		c.ok("plugins", "none in %s", c.Devices)
-		return
+	}
+	for _, socket := range sockets {
+		c.ok("plugins", "%s is a plugin's socket", socket)
 	}
 	bad := load.CheckFiles(files, load.Devices.Factory)
 	for _, file := range bad {
@@ -39,6 +46,9 @@ func (c *checker) plugins() {
 	}
 	if err := c.Plugins.Failing(); err != nil {
 		c.fail("plugins", "%v", err)
+	}
+	if len(files)+len(sockets) == 0 {
+		return
 	}
 	info, _ := c.Plugins.NodeInfo()
 	c.ok("plugins", "say that the node has %d resources in its annotation, and in its status %s", len(info.Allocatable), amounts(info))
