@@ -5,24 +5,45 @@ import (
 	"testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/plugins/plugintest"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/device"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
-// Both halves together, as the two binaries drive them: a pod gets widgets of
+// Both halves together, as the two binaries drive them, loaded and over gRPC: a pod gets widgets of
 // one board, and its container is told which.
 func TestPodGetsItsWidgets(t *testing.T) {
 	t.Setenv(LayoutEnv, "2x3")
-	node, dev := types.NewNodeInfo(), &Device{}
-	if err := dev.Start(); err != nil {
-		t.Fatal(err)
-	}
+	t.Run("loaded", func(t *testing.T) {
+		dev := &Device{}
+		if err := dev.Start(); err != nil {
+			t.Fatal(err)
+		}
+		h, err := host.New([]devicescheduler.DeviceScheduler{Scheduler{}}, host.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		getsItsWidgets(t, h, dev, func(pod *types.PodInfo, container string) (map[string]string, error) {
+			_, _, env, err := dev.Allocate(pod, pod.GetContainerInPod(container))
+			return env, err
+		})
+	})
+	t.Run("over gRPC", func(t *testing.T) {
+		h := plugintest.SchedulerOverGRPC(t, Scheduler{}, string(Resource))
+		dev := plugintest.DeviceOverGRPC(t, &Device{})
+		getsItsWidgets(t, h, dev, func(pod *types.PodInfo, container string) (map[string]string, error) {
+			_, _, env, err := dev.AllocateContainer(t.Context(), pod, container)
+			return env, err
+		})
+	})
+}
+
+func getsItsWidgets(t *testing.T, h *host.Host, dev device.Device,
+	allocate func(*types.PodInfo, string) (env map[string]string, err error)) {
+	node := types.NewNodeInfo()
 	if err := dev.UpdateNodeInfo(node); err != nil || node.KubeCap[Resource] != 6 {
 		t.Fatal(node, err)
-	}
-	h, err := host.New([]devicescheduler.DeviceScheduler{Scheduler{}}, host.Options{})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if err := h.AddNode("node", node); err != nil {
 		t.Fatal(err)
@@ -43,11 +64,10 @@ func TestPodGetsItsWidgets(t *testing.T) {
 		if err := h.Take("node", want.uid, got); err != nil {
 			t.Fatal(err)
 		}
-		_, _, env, err := dev.Allocate(got, got.GetContainerInPod("main"))
-		if err != nil || env["WIDGETS"] != want.widgets {
+		if env, err := allocate(got, "main"); err != nil || env["WIDGETS"] != want.widgets {
 			t.Errorf("pod %s: %v, %v; want %s", want.uid, env, err, want.widgets)
 		}
-		if _, _, env, err := dev.Allocate(got, got.GetContainerInPod("sidecar")); err != nil || len(env) != 0 {
+		if env, err := allocate(got, "sidecar"); err != nil || len(env) != 0 {
 			t.Errorf("sidecar: %v, %v", env, err)
 		}
 	}
