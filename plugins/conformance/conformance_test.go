@@ -261,6 +261,11 @@ func TestBrokenRules(t *testing.T) {
 				v.Fits, v.Reasons = false, nil
 			}
 		}), allOfFit},
+		"a negative amount": {"scheduler", "Fit", set(func(_ int64, r *pb.FitResponse) {
+			for _, v := range r.Verdicts {
+				v.Reasons = []*pb.Reason{{Text: "none", Used: -1}}
+			}
+		}), allOfFit},
 		"another container": {"scheduler", "Fit", set(func(_ int64, r *pb.FitResponse) {
 			for _, v := range r.Verdicts {
 				v.Changes = &pb.PodChanges{RunningContainers: map[string]*pb.ContainerChanges{"x": {}}}

@@ -175,6 +175,9 @@ func (t *target) fit(ctx context.Context, r *pb.FitRequest) (*pb.FitResponse, er
 			if reason.GetText() == "" || strings.Contains(reason.GetText(), "\n") {
 				return nil, fmt.Errorf("node %d: the reason is %q: want a line", i, reason.GetText())
 			}
+			if reason.GetRequested() < 0 || reason.GetUsed() < 0 || reason.GetCapacity() < 0 {
+				return nil, fmt.Errorf("node %d: a reason has a negative amount: %v", i, reason)
+			}
 		}
 		if err := ofThePod(v.GetChanges()); err != nil {
 			return nil, fmt.Errorf("node %d: %w", i, err)

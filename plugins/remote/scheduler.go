@@ -224,7 +224,7 @@ func (p patterns) requested(pod *types.PodInfo) bool {
 
 func (p patterns) in(list types.ResourceList) bool {
 	for name, n := range list {
-		if n > 0 && p.match(name) {
+		if n != 0 && p.match(name) {
 			return true
 		}
 	}

@@ -185,6 +185,6 @@ func changes(before, after *types.PodInfo) *pb.PodChanges {
 func reason(r devicescheduler.PredicateFailureReason) *pb.Reason {
 	resource, requested, used, capacity := r.GetInfo()
 	never, ok := r.(interface{ Never() bool })
-	return &pb.Reason{Text: r.GetReason(), Resource: string(resource), Requested: requested, Used: used,
-		Capacity: capacity, Never: ok && never.Never()}
+	return &pb.Reason{Text: r.GetReason(), Resource: string(resource), // the protocol has no negative amounts
+		Requested: max(requested, 0), Used: max(used, 0), Capacity: max(capacity, 0), Never: ok && never.Never()}
 }

@@ -46,7 +46,7 @@ func (p *picky) PodFitsDevice(n *types.NodeInfo, pod *types.PodInfo, _ bool) (
 	clear(n.KubeCap)
 	if count == 0 {
 		return false, []devicescheduler.PredicateFailureReason{nil,
-			resource.NewInsufficientResourceError("example.com/picky", 3, 2, 1).NeverEnough()}, 7
+			resource.NewInsufficientResourceError("example.com/picky", 3, -2, 1).NeverEnough()}, 7
 	}
 	p.write(pod)
 	return true, nil, float64(count)
@@ -130,7 +130,7 @@ func TestScheduler(t *testing.T) {
 			t.Error(changes)
 		}
 		if r := got[1].GetReasons(); len(r) != 1 || !r[0].GetNever() ||
-			r[0].GetText() != "Never enough example.com/picky" || r[0].GetRequested() != 3 || r[0].GetUsed() != 2 ||
+			r[0].GetText() != "Never enough example.com/picky" || r[0].GetRequested() != 3 || r[0].GetUsed() != 0 ||
 			r[0].GetCapacity() != 1 {
 			t.Error(r)
 		}
