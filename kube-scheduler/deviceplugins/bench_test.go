@@ -27,7 +27,8 @@ func BenchmarkFilter(b *testing.B) {
 				pod := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{"main": {KubeRequests: types.ResourceList{widget.Resource: asked}}}}
 				state := framework.NewCycleState()
 				state.Write(stateKey, &cycle{req: &request{pod: pod, asked: list(pod)}})
-				judge := func() verdict { return r.cache.judge("a", r.node(readCycle(state), "a"), readCycle(state).req) }
+				c := readCycle(state)
+				judge := func() verdict { return r.cache.judge("a", r.node(c, "a"), c.req, c.ask) }
 				if v := judge(); !v.fits() {
 					b.Fatal(v)
 				}

@@ -3,6 +3,7 @@ package deviceplugins
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ const stateKey = Name
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
 	req *request
+	ask *host.Ask // of the pod, also about nodes that are imagined
 	// imagined are nodes as a preemption's what-if has them, by name.
 	imagined map[string]*host.Node
 
@@ -28,7 +30,7 @@ type cycle struct {
 
 // Clone implements fwk.StateData. It is for a what-if, which reads no scores.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{req: c.req, imagined: maps.Clone(c.imagined)}
+	return &cycle{req: c.req, ask: c.ask, imagined: maps.Clone(c.imagined)}
 }
 
 // readCycle returns nil if the pod asks nothing of plugins.
@@ -45,7 +47,7 @@ func unresolvable(reason string) *fwk.Status {
 }
 
 // PreFilter reads what the pod asks of plugins, and refuses what none can answer.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.mightAsk(pod) || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -56,19 +58,34 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if req == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if p.cache.plugins == 0 {
+	if !p.cache.plugins.Load() {
 		i := slices.IndexFunc(req.asked, func(a asked) bool { return a.author })
 		if i < 0 {
 			return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
 		}
-		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", req.asked[i]))
+		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath and --plugin-sockets", req.asked[i]))
 	}
 	p.cache.expect(pod, req)
 	if !p.cache.synced() {
 		return nil, unresolvable("the nodes and pods have not been read yet")
 	}
-	state.Write(stateKey, &cycle{req: req, imagined: map[string]*host.Node{}})
+	state.Write(stateKey, &cycle{req: req, ask: p.cache.host.Ask(req.pod, after(nodes)), imagined: map[string]*host.Node{}})
 	return nil, nil
+}
+
+// after yields the names of the nodes that the framework looks at after one of them, which it does
+// in their order.
+func after(nodes []fwk.NodeInfo) func(node string) iter.Seq[string] {
+	return func(node string) iter.Seq[string] {
+		return func(yield func(string) bool) {
+			at := slices.IndexFunc(nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == node })
+			for i := range nodes {
+				if !yield(nodes[(at+1+i)%len(nodes)].Node().Name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
@@ -137,7 +154,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 	}
 	name := on.Node().Name
 	n := p.node(c, name)
-	v := p.cache.judge(name, n, c.req)
+	v := p.cache.judge(name, n, c.req, c.ask)
 	if v.fits() {
 		if kubecripods.Away(on) {
 			return kubecripods.Refused()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -21,15 +22,19 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
 // deviceCache owns what is known of nodes and pods: it feeds the host from the API, and
 // has the pods tried that wait for what nodes get. All profiles share one.
 type deviceCache struct {
-	logger   klog.Logger
-	host     *host.Host
-	plugins  int // that are loaded
+	logger klog.Logger
+	host   *host.Host
+	// plugins is whether there are any, so that sources are complete. There may be some later.
+	plugins atomic.Bool
+	// feed has the informers feed the device cache, once.
+	feed     func() error
 	recorder events.EventRecorder
 	pods     corelisters.PodLister
 	sources  []cache.InformerSynced
@@ -70,12 +75,13 @@ type askedName struct {
 // a plugin took.
 func newDeviceCache(logger klog.Logger, schedulers []devicescheduler.DeviceScheduler, observe func(plugin, method string, took time.Duration),
 	activator fwk.PodActivator, c clock.Clock) (*deviceCache, error) {
-	a := &deviceCache{logger: logger, plugins: len(schedulers), trouble: newTrouble(logger), held: map[apitypes.UID]hold{},
+	a := &deviceCache{logger: logger, trouble: newTrouble(logger), held: map[apitypes.UID]hold{},
 		unusable: map[string]string{}, recognized: lru.New(maxRecognized)}
 	var err error
 	if a.host, err = host.New(schedulers, host.Options{OnFault: a.trouble.fault, OnCall: observe}); err != nil {
 		return nil, err
 	}
+	a.plugins.Store(len(schedulers) > 0)
 	a.queue = requeue.New(requeue.Options[*waiting]{Logger: logger, Activator: activator, Clock: c, Possible: a.fitting})
 	return a, nil
 }
@@ -97,6 +103,20 @@ func (a *deviceCache) expect(pod *v1.Pod, r *request) {
 	}
 }
 
+// expectRefused remembers the pods that may have been refused because there was no plugin yet.
+func (a *deviceCache) expectRefused() {
+	pods, _ := a.pods.List(labels.Everything()) // of a cache: there is no error
+	for _, pod := range pods {
+		if _, waits := a.queue.Get(pod.UID); waits || pod.Spec.NodeName != "" || pod.Annotations[assignment.Annotation] == "" {
+			continue
+		}
+		if r, err := requestOf(pod); err == nil && r != nil {
+			a.queue.Add(pod, &waiting{req: r, kind: r.kind()})
+			a.queue.Try(pod.UID)
+		}
+	}
+}
+
 // faulted remembers that a plugin could not answer for the pod: it is tried again when
 // the plugin is asked again.
 func (a *deviceCache) faulted(uid apitypes.UID) {
@@ -114,7 +134,7 @@ func (a *deviceCache) fitting(node string) func(*waiting) bool {
 	fits := map[string]bool{} // by kind
 	return func(w *waiting) bool {
 		if _, judged := fits[w.kind]; !judged {
-			fits[w.kind] = a.judge(node, n, w.req).fits()
+			fits[w.kind] = a.judge(node, n, w.req, a.host.Ask(w.req.pod, nil)).fits()
 		}
 		return fits[w.kind]
 	}
@@ -122,12 +142,13 @@ func (a *deviceCache) fitting(node string) func(*waiting) bool {
 
 func freed(node string) requeue.Event { return requeue.Event{Freed: []string{node}} }
 
-// follow has waiting pods tried until ctx is done.
-func (a *deviceCache) follow(ctx context.Context) {
+// run has waiting pods tried until ctx is done.
+func (a *deviceCache) run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), a.sources...) {
 		return
 	}
 	a.logger.Info("Devices of nodes and pods are in step with the API")
+	a.expectRefused()
 	a.queue.RetryWaiting(nil, nil)
 	a.queue.Run(ctx)
 }

@@ -1,5 +1,5 @@
-// Package deviceplugins is the scheduler plugin that has the device schedulers of
-// .so files decide about pods, as KubeDevice's scheduler does: which nodes fit a
+// Package deviceplugins is the scheduler plugin that has device schedulers, of .so files
+// and over gRPC, decide about pods, as KubeDevice's scheduler does: which nodes fit a
 // pod, which is best, and what of a node's devices the pod gets.
 //
 // In turn: PreFilter reads what the pod asks of plugins; Filter asks the plugins
@@ -12,7 +12,7 @@
 // The calls themselves, and what may go wrong in them, are device-scheduler/host's.
 // Package requeue has refused pods tried again. Without a plugin all this costs nothing.
 //
-//   - options.go, open.go: which plugins there are
+//   - options.go, open.go: which plugins there are; sockets.go: those over gRPC, which come and go
 //   - request.go: what a pod asks; node.go: what a node has; grant.go: what a bound
 //     pod was given; all of them pure
 //   - devicecache.go: which nodes there are and what pods hold, fed from the API

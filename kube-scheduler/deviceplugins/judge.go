@@ -36,8 +36,8 @@ const maxRecognized = 1000
 // 1024 for a pod's event, with what others say.
 const maxReason = 300
 
-// judge asks whether the node, which may be imagined, fits the pod.
-func (a *deviceCache) judge(name string, n *host.Node, r *request) verdict {
+// judge asks whether the node, which may be imagined, fits the pod that ask is about.
+func (a *deviceCache) judge(name string, n *host.Node, r *request, ask *host.Ask) verdict {
 	if n == nil {
 		a.mu.RLock()
 		why := a.unusable[name]
@@ -56,7 +56,7 @@ func (a *deviceCache) judge(name string, n *host.Node, r *request) verdict {
 	if !v.fits() {
 		return v // a plugin might count up to it
 	}
-	fit := a.host.Fits(n, r.pod)
+	fit := ask.Fits(n)
 	for _, reason := range fit.Reasons {
 		v.faulted = v.faulted || reason.Fault != nil
 		v.refuse(reason.Text, reason.Never || reason.Fault != nil || n.Holders() == 0)

@@ -19,6 +19,12 @@ var (
 		Help:           "1 for each device scheduler plugin that is loaded.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin"})
+	up = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem:      subsystem,
+		Name:           "device_plugin_up",
+		Help:           "1 for each device scheduler plugin over gRPC that is connected and answers, 0 while it is away.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"plugin"})
 	badFiles = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "device_plugin_bad_files_total",
@@ -35,7 +41,7 @@ var (
 	faults = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "device_plugin_faults_total",
-		Help:           "Calls of device scheduler plugins that went wrong: panic, timeout, hanging (not called: an earlier call has not returned), error, or invalid (the result makes no sense).",
+		Help:           "Calls of device scheduler plugins that went wrong: panic, timeout, hanging (not called: an earlier call has not returned), error, invalid (the result makes no sense), or away (a plugin over gRPC was not called: it is not there, or does not answer).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin", "method", "kind"})
 	unusableNodes = metrics.NewGauge(&metrics.GaugeOpts{
@@ -47,7 +53,7 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(loaded, badFiles, callDuration, faults, unusableNodes)
+	legacyregistry.MustRegister(loaded, up, badFiles, callDuration, faults, unusableNodes)
 	for _, reason := range load.Reasons() {
 		badFiles.WithLabelValues(string(reason))
 	}
@@ -58,7 +64,6 @@ var methods = []string{"AddNode", "RemoveNode", "PodFitsDevice", "PodAllocate", 
 
 // startAtZero makes the plugin's faults visible before there are any.
 func startAtZero(plugin string) {
-	loaded.WithLabelValues(plugin).Set(1)
 	for _, method := range methods {
 		for _, kind := range host.Kinds() {
 			faults.WithLabelValues(plugin, method, string(kind))

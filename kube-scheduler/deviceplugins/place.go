@@ -39,7 +39,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, on fw
 	name := on.Node().Name
 	score, ok := c.scores.Load(name)
 	if !ok { // the framework did not ask Filter, as for a nominated node
-		score = p.cache.judge(name, p.node(c, name), c.req).score
+		score = p.cache.judge(name, p.node(c, name), c.req, c.ask).score
 	}
 	return int64(scoreUnit * math.Min(math.Max(score.(float64), 0), maxScore)), nil
 }

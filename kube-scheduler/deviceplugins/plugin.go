@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -67,16 +68,20 @@ func NewFactory(o *Options, b *binding.Options) frameworkruntime.PluginFactory {
 			if err != nil {
 				return nil, err
 			}
-			if shared, err = startDeviceCache(ctx, handle, schedulers); err != nil {
+			a, err := startDeviceCache(ctx, handle, schedulers)
+			if err == nil {
+				err = connect(ctx, a, o)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 			}
+			shared = a
 		}
 		return &Plugin{cache: shared, binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}, NRIPlugin: binding.NRIPluginOf(handle.SharedInformerFactory().Core().V1().Nodes().Lister())}}, nil
 	}
 }
 
-// startDeviceCache makes the device cache and, if there are plugins, what feeds it until ctx
-// is done.
+// startDeviceCache makes the device cache. Once there are plugins, it is fed until ctx is done.
 func startDeviceCache(ctx context.Context, handle fwk.Handle, schedulers []devicescheduler.DeviceScheduler) (*deviceCache, error) {
 	observe := func(plugin, method string, took time.Duration) {
 		callDuration.WithLabelValues(plugin, method).Observe(took.Seconds())
@@ -87,25 +92,33 @@ func startDeviceCache(ctx context.Context, handle fwk.Handle, schedulers []devic
 	}
 	informers := handle.SharedInformerFactory().Core().V1()
 	a.recorder, a.pods = handle.EventRecorder(), informers.Pods().Lister()
+	a.feed = sync.OnceValue(func() error { return a.follow(ctx, informers) })
 	if len(schedulers) == 0 {
 		return a, nil
 	}
 	for _, name := range a.host.Plugins() {
+		loaded.WithLabelValues(name).Set(1)
 		startAtZero(name)
 	}
+	return a, a.feed()
+}
+
+// follow has the informers feed the device cache, which has plugins from now on, until ctx is done.
+func (a *deviceCache) follow(ctx context.Context, informers coreinformers.Interface) error {
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		informers.Nodes().Informer(): informer.Handler(a.setNode, a.deleteNode, sameDevices),
 		informers.Pods().Informer():  informer.Handler(a.setPod, a.deletePod, nil),
 	} {
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			return nil, fmt.Errorf("watch the API: %w", err)
+			return fmt.Errorf("watch the API: %w", err)
 		}
 		a.sources = append(a.sources, registration.HasSynced)
 	}
-	go a.follow(ctx)
+	a.plugins.Store(true)
+	go a.run(ctx)
 	go a.retry(ctx, clock.RealClock{})
-	return a, nil
+	return nil
 }
 
 // Name implements fwk.Plugin.
@@ -157,6 +170,6 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 // mightAsk is a quick check before requestOf. Without plugins only the annotation, or what was
 // meant to be it, is of interest: a device plugin of the kubelet may answer for what is in the spec.
 func (p *Plugin) mightAsk(pod *v1.Pod) bool {
-	return pod.Annotations[assignment.Annotation] != "" || p.cache.plugins > 0 && requestsExtended(pod) ||
+	return pod.Annotations[assignment.Annotation] != "" || p.cache.plugins.Load() && requestsExtended(pod) ||
 		assignment.Misspelt(pod.Annotations) != ""
 }

@@ -99,7 +99,7 @@ func TestNotSynced(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	go r.cache.follow(ctx)
+	go r.cache.run(ctx)
 	mu.Lock()
 	ready = true
 	mu.Unlock()
@@ -139,7 +139,7 @@ func TestRetryBacksOff(t *testing.T) {
 	plugin.set("AddNode", "")
 	r.clock.Step(maxRetry)
 	eventually(t, "the node is usable", func() bool {
-		return r.cache.judge("a", r.cache.host.Node("a"), req).fits()
+		return r.cache.judge("a", r.cache.host.Node("a"), req, r.cache.host.Ask(req.pod, nil)).fits()
 	})
 }
 

@@ -91,6 +91,11 @@ func (a *deviceCache) retry(ctx context.Context, c clock.Clock) {
 // again asks once more, and reports whether nothing is wrong any longer.
 func (a *deviceCache) again() bool {
 	err := a.host.Retry()
-	faulted := a.queue.RetryWaiting(nil, func(_ *v1.Pod, w *waiting) bool { return w.faulted.Load() })
+	faulted := a.retryFaulted()
 	return err == nil && faulted == 0
+}
+
+// retryFaulted has the pods tried that a plugin could not answer for, and returns how many.
+func (a *deviceCache) retryFaulted() int {
+	return a.queue.RetryWaiting(nil, func(_ *v1.Pod, w *waiting) bool { return w.faulted.Load() })
 }

@@ -30,6 +30,7 @@ import (
 type cluster struct {
 	*testing.T
 	client *fake.Clientset
+	events *events.FakeRecorder
 }
 
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
@@ -50,11 +51,16 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 		}
 		return true, b, client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), pod, b.Namespace)
 	})
-	return &cluster{t, client}
+	return &cluster{t, client, events.NewFakeRecorder(1000)}
 }
 
 // schedule runs upstream's scheduler, with the plugin of the .so file, until stop is called.
 func (c *cluster) schedule() (stop func()) {
+	c.Helper()
+	return c.scheduleWith(&Options{Folder: folder(c.T, nil)})
+}
+
+func (c *cluster) scheduleWith(o *Options) (stop func()) {
 	c.Helper()
 	_, ctx := ktesting.NewTestContext(c.T)
 	ctx, cancel := context.WithCancel(ctx)
@@ -66,9 +72,9 @@ func (c *cluster) schedule() (stop func()) {
 	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, config.Plugin{Name: Name})
 	plugins.Bind.Enabled = append([]config.Plugin{{Name: Name}}, plugins.Bind.Enabled...)
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
-	sched, err := scheduler.New(ctx, c.client, factory, nil, func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+	sched, err := scheduler.New(ctx, c.client, factory, nil, func(string) events.EventRecorderLogger { return c.events },
 		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
-			Name: NewFactory(&Options{Folder: folder(c.T, nil)}, &binding.Options{}),
+			Name: NewFactory(o, &binding.Options{}),
 		}), scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
 		cancel()

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -25,9 +26,9 @@ import (
 )
 
 // newCommand is upstream's app.NewSchedulerCommand, which does not let its scheduler be seen:
-// lead is called once, when the scheduler begins to schedule because it leads. addFlags adds flags
-// to upstream's, in sections of their own.
-func newCommand(lead func(), addFlags func(*cliflag.NamedFlagSets), plugins ...app.Option) *cobra.Command {
+// lead is called once, when the scheduler begins to schedule because it leads. While ready returns
+// an error, /readyz fails with it. addFlags adds flags to upstream's, in sections of their own.
+func newCommand(lead func(), ready func() error, addFlags func(*cliflag.NamedFlagSets), plugins ...app.Option) *cobra.Command {
 	upstream, opts := app.NewSchedulerCommand(), options.NewOptions()
 	cmd := &cobra.Command{
 		Use:               upstream.Use,
@@ -41,7 +42,7 @@ func newCommand(lead func(), addFlags func(*cliflag.NamedFlagSets), plugins ...a
 				<-server.SetupSignalHandler()
 				cancel()
 			}()
-			return run(ctx, cmd, opts, lead, plugins)
+			return run(ctx, cmd, opts, lead, ready, plugins)
 		},
 	}
 	sections := opts.Flags
@@ -59,8 +60,9 @@ func newCommand(lead func(), addFlags func(*cliflag.NamedFlagSets), plugins ...a
 	return cmd
 }
 
-// run is upstream's runCommand, with the call of lead.
-func run(ctx context.Context, cmd *cobra.Command, opts *options.Options, lead func(), plugins []app.Option) error {
+// run is upstream's runCommand, with the call of lead, and ready.
+func run(ctx context.Context, cmd *cobra.Command, opts *options.Options, lead func(), ready func() error,
+	plugins []app.Option) error {
 	verflag.PrintAndExitIfRequested()
 	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
@@ -79,6 +81,9 @@ func run(ctx context.Context, cmd *cobra.Command, opts *options.Options, lead fu
 	gates.(featuregate.MutableFeatureGate).AddMetrics()
 	opts.ComponentGlobalsRegistry.AddMetrics()
 	onFirstPod(sched, lead)
+	if cc.Authorization.Authorizer != nil { // else nothing is served
+		cc.Authorization.Authorizer = readiness{cc.Authorization.Authorizer, ready}
+	}
 	return app.Run(ctx, cc, sched)
 }
 
@@ -90,4 +95,22 @@ func onFirstPod(sched *scheduler.Scheduler, lead func()) {
 		once()
 		return next(logger)
 	}
+}
+
+// readiness has /readyz fail. app.Run makes the handler and its list of checks by itself, and lets
+// only what stands before them be chosen: the error of an authorizer is answered with status 500, as
+// that of a check is. Nothing else sees it: leader election goes on.
+type readiness struct {
+	authorizer.Authorizer
+	ready func() error
+}
+
+func (r readiness) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := r.Authorizer.Authorize(ctx, a)
+	if decision == authorizer.DecisionAllow && a.GetPath() == "/readyz" {
+		if err := r.ready(); err != nil {
+			return authorizer.DecisionNoOpinion, "", err
+		}
+	}
+	return decision, reason, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/configz"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -63,7 +65,7 @@ func TestIdleLeader(t *testing.T) {
 		}
 		close(leads)
 	}
-	go func() { ended <- run(ctx, cmd, opts, lead, nil) }()
+	go func() { ended <- run(ctx, cmd, opts, lead, func() error { return nil }, nil) }()
 	select {
 	case <-leads:
 	case err := <-ended:
@@ -80,7 +82,7 @@ func TestFlags(t *testing.T) {
 	added := func(sections *cliflag.NamedFlagSets) {
 		sections.FlagSet("devices").Bool("added", false, "a flag of ours")
 	}
-	ours, upstream := newCommand(func() {}, added), app.NewSchedulerCommand()
+	ours, upstream := newCommand(func() {}, func() error { return nil }, added), app.NewSchedulerCommand()
 	upstream.Flags().VisitAll(func(f *pflag.Flag) {
 		if got := ours.Flags().Lookup(f.Name); got == nil || got.DefValue != f.DefValue || got.Usage != f.Usage {
 			t.Errorf("flag --%s is %+v, want %+v", f.Name, got, f)
@@ -92,5 +94,34 @@ func TestFlags(t *testing.T) {
 	}
 	if err := ours.ParseFlags([]string{"--added"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// /readyz fails for who may read it, and nothing else does.
+func TestReadiness(t *testing.T) {
+	allow := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetVerb() == "get" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionDeny, "no", nil
+	})
+	away := errors.New(`plugin "widget" is away`)
+	for _, tc := range []struct {
+		path, verb string
+		ready      error
+		decision   authorizer.Decision
+		err        error
+	}{
+		{"/readyz", "get", nil, authorizer.DecisionAllow, nil},
+		{"/readyz", "get", away, authorizer.DecisionNoOpinion, away},
+		{"/readyz", "post", away, authorizer.DecisionDeny, nil},
+		{"/livez", "get", away, authorizer.DecisionAllow, nil},
+		{"/healthz", "get", away, authorizer.DecisionAllow, nil},
+	} {
+		r := readiness{allow, func() error { return tc.ready }}
+		decision, _, err := r.Authorize(t.Context(), authorizer.AttributesRecord{Path: tc.path, Verb: tc.verb})
+		if decision != tc.decision || err != tc.err {
+			t.Errorf("%s %s: %v, %v", tc.verb, tc.path, decision, err)
+		}
 	}
 }

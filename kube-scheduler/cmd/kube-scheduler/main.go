@@ -26,11 +26,11 @@ func main() {
 	defaults.Install()
 	code := 0
 	var (
-		plugins  deviceplugins.Options
+		plugins  = deviceplugins.DefaultOptions()
 		bindings binding.Options
 	)
 	slots := &configurationresources.Factory{Options: &bindings, ObjectionTime: restored.ObjectionTime}
-	cmd := newCommand(slots.Lead, func(sections *cliflag.NamedFlagSets) {
+	cmd := newCommand(slots.Lead, plugins.Away, func(sections *cliflag.NamedFlagSets) {
 		plugins.AddFlags(sections.FlagSet("device scheduler plugins"))
 		bindings.AddFlags(sections.FlagSet("device assignments"))
 	},
