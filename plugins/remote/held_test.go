@@ -107,24 +107,24 @@ func (k *keeper) Held(stream grpc.ClientStreamingServer[pb.HeldRequest, pb.HeldR
 	}
 }
 
-// rig runs Devices, with the holders that a test sets.
-type rig struct {
+// deviceRig runs Devices, with the holders that a test sets.
+type deviceRig struct {
 	*Devices
 	mu      sync.Mutex
 	holders []Holder
 	known   bool
 }
 
-func (r *rig) set(known bool, holders ...Holder) {
+func (r *deviceRig) set(known bool, holders ...Holder) {
 	r.mu.Lock()
 	r.known, r.holders = known, holders
 	r.mu.Unlock()
 	r.HoldersChanged()
 }
 
-func runDevices(t *testing.T) *rig {
+func runDevices(t *testing.T) *deviceRig {
 	t.Helper()
-	r := &rig{}
+	r := &deviceRig{}
 	var err error
 	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a",
 		Added: func(*Device) func() { return func() {} },
@@ -143,7 +143,7 @@ func runDevices(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) serve(t *testing.T, name string, k *keeper) *grpc.Server {
+func (r *deviceRig) serve(t *testing.T, name string, k *keeper) *grpc.Server {
 	t.Helper()
 	server := grpc.NewServer()
 	registration.RegisterRegistrationServer(server, k)
