@@ -56,6 +56,7 @@ var commands = []struct {
 		"Besides those of logging, which are Kubernetes'. [The page](../ui.md) says how it is used.",
 		[]string{"kubectl-kubeslot/cmd/kubeslot-ui/options.go"},
 	},
+	{"The example plugin over gRPC", "[Plugins](../plugins.md) says how it is used.", []string{"plugins/example/server/main.go"}},
 	{
 		"Discovery handlers as programs",
 		"Each of them, which is named as its handler: `udev-discovery`. [Discovery](../discovery.md) says what each finds.",
@@ -92,6 +93,9 @@ var defaults = map[string]string{
 	"&o.Policy":             "refuse", // kube-scheduler's
 	"&o.devicesPolicy":      "skip",   // kubecri's
 	"&o.policies":           "",
+	"o.Sockets":             "/run/kubeslot/plugins/schedulers",
+	"&o.Policies":           "",
+	"o.Timeout":             "1s",
 }
 
 // texts are parts of meanings that cannot be computed, as their code has them.

@@ -77,7 +77,7 @@ func (c *connections) changed(p *remote.Plugin) {
 		up.WithLabelValues(p.Name()).Set(1)
 		if c.down[p] {
 			c.down[p] = false
-			c.event(v1.EventTypeNormal, "DevicePluginBack", fmt.Sprintf("plugin %q is asked again", p.Name()))
+			c.event(v1.EventTypeNormal, "DevicePluginRecovered", fmt.Sprintf("plugin %q is asked again", p.Name()))
 		}
 		c.cache.retryFaulted()
 		return

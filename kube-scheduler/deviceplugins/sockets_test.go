@@ -73,7 +73,7 @@ func TestSocketsInTheScheduler(t *testing.T) {
 	}
 	stop = serve(t, o.Sockets)
 	c.awaitBound("later")
-	c.awaitEvent(`Normal DevicePluginBack plugin "widget" is asked again`)
+	c.awaitEvent(`Normal DevicePluginRecovered plugin "widget" is asked again`)
 	c.haveTheirOwn(1, "early", "one", "two", "later")
 	if n, err := testutil.GetGaugeMetricValue(up.WithLabelValues("widget")); n != 1 || err != nil {
 		t.Errorf("metric: %v plugins are up, %v", n, err)
