@@ -108,6 +108,9 @@ func (c *Cluster) BinDir() string { return c.layout.bin() }
 // is put there, restart the scheduler.
 func (c *Cluster) SchedulerPluginDir() string { return c.layout.schedulerPlugins() }
 
+// SchedulerPluginSockets is the scheduler's --plugin-sockets, empty at first.
+func (c *Cluster) SchedulerPluginSockets() string { return c.layout.pluginSockets() }
+
 // AuditLog is the API server's audit log: one JSON audit.k8s.io/v1 Event a line,
 // level Metadata, writes only. A write is in it when its caller has the answer.
 func (c *Cluster) AuditLog() string { return c.layout.auditLog() }

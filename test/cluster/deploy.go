@@ -61,7 +61,8 @@ func schedulerProcess(cfg Config, l layout, bin programs) (*process, error) {
 	if err := renderSchedulerConfig(filepath.Join(cfg.RepoRoot, schedulerConfigFile), config, kubeconfig); err != nil {
 		return nil, err
 	}
-	args := append([]string{"--devschedpath=" + l.schedulerPlugins()}, cfg.SchedulerArgs...)
+	args := append([]string{
+		"--devschedpath=" + l.schedulerPlugins(), "--plugin-sockets=" + l.pluginSockets()}, cfg.SchedulerArgs...)
 	if cfg.Gangs {
 		args = append(args, gangsGate)
 	}

@@ -20,6 +20,7 @@ func (l layout) config() string                { return filepath.Join(l.dir, "co
 func (l layout) schedulerConfig() string       { return filepath.Join(l.config(), "kube-scheduler.yaml") }
 func (l layout) namespaces() string            { return filepath.Join(l.dir, "ns") }
 func (l layout) schedulerPlugins() string      { return filepath.Join(l.dir, "schedulerplugins") }
+func (l layout) pluginSockets() string         { return filepath.Join(l.dir, "pluginsockets") }
 func (l layout) saved() string                 { return filepath.Join(l.dir, "cluster.json") }
 func (l layout) apiAddress() string            { return filepath.Join(l.dir, "api-address") }
 func (l layout) auditLog() string              { return filepath.Join(l.logs(), "audit.log") }
@@ -108,8 +109,10 @@ func (l layout) nodes(names []string) []Node {
 
 // nodePrivateDirs are paths that a node's programs cannot be told to leave alone: for device
 // plugin sockets, container log links, shim sockets, results of CNI plugins, the socket of
-// NRI, and what mount(8) remembers. In a node's mount namespace each shows a folder of the node.
-var nodePrivateDirs = []string{"/var/lib/kubelet", "/var/log", "/run/containerd", "/var/lib/cni", "/run/nri", "/run/mount"}
+// NRI, what mount(8) remembers, and sockets of Kubeslot's plugins. In a node's mount namespace each shows a
+// folder of the node.
+var nodePrivateDirs = []string{"/var/lib/kubelet", "/var/log", "/run/containerd", "/var/lib/cni", "/run/nri", "/run/mount",
+	"/run/kubeslot"}
 
 func (n Node) privateDir(target string) string {
 	if target == "/var/lib/kubelet" {

@@ -100,7 +100,8 @@ func (u *upper) makeDirs() error {
 	if err := os.RemoveAll(l.schedulerPlugins()); err != nil { // which match no other build
 		return err
 	}
-	for _, dir := range []string{l.logs(), l.bin(), l.schedulerPlugins(), l.procs(), l.images(), l.config()} {
+	for _, dir := range []string{l.logs(), l.bin(), l.schedulerPlugins(), l.pluginSockets(), l.procs(), l.images(),
+		l.config()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

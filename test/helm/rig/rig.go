@@ -71,29 +71,39 @@ func (r *Rig) prepare(ctx context.Context, components []string) error {
 			return err
 		}
 	}
+	for _, component := range images.Components() {
+		if !slices.Contains(components, component.Name) {
+			continue
+		}
+		if err := r.LoadImage(ctx, component); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LoadImage builds an image, and loads it into the nodes as Registry/<name>:Version.
+func (r *Rig) LoadImage(ctx context.Context, component images.Component) error {
 	work, err := os.MkdirTemp(r.Config().StateDir, "images-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
+	fmt.Fprintf(r.Config().Out, "image %s: building, and loading it into %d nodes\n", component.Name, len(r.Nodes()))
 	source := images.Source{Root: r.root, Version: Version, Revision: "test", Architectures: []string{runtime.GOARCH}}
-	for _, component := range images.Components() {
-		if !slices.Contains(components, component.Name) {
-			continue
-		}
-		fmt.Fprintf(r.Config().Out, "image %s: building, and loading it into %d nodes\n", component.Name, len(r.Nodes()))
-		index, err := images.Build(ctx, source, component, work)
-		if err != nil {
+	index, err := images.Build(ctx, source, component, work)
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(work, component.Name+".tar")
+	if err := images.WriteArchive(archive, Registry+"/"+component.Name+":"+Version, index); err != nil {
+		return err
+	}
+	ctr := filepath.Join(r.BinDir(), "ctr")
+	for _, node := range r.Nodes() {
+		args := []string{ctr, "--address", node.ContainerdSocket, "--namespace", "k8s.io", "image", "import", archive}
+		if _, err := run(ctx, nil, args...); err != nil {
 			return err
-		}
-		archive := filepath.Join(work, component.Name+".tar")
-		if err := images.WriteArchive(archive, Registry+"/"+component.Name+":"+Version, index); err != nil {
-			return err
-		}
-		for _, node := range r.Nodes() {
-			if _, err := run(ctx, nil, filepath.Join(r.BinDir(), "ctr"), "--address", node.ContainerdSocket, "--namespace", "k8s.io", "image", "import", archive); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
