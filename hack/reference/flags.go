@@ -89,7 +89,10 @@ var defaults = map[string]string{
 	"directory":             "$DISCOVERY_HANDLERS_DIRECTORY, else /var/lib/akri",
 	"!shared":               "true if $DEBUG_ECHO_INSTANCES_SHARED is false",
 	"&o.Policy":             "refuse", // kube-scheduler's
-	"&o.devicesPolicy":      "skip",   // kubecri's
+	"o.Sockets":             "/run/kubeslot/plugins/schedulers",
+	"&o.Policies":           "",
+	"o.Timeout":             "1s",
+	"&o.devicesPolicy":      "skip", // kubecri's
 }
 
 // texts are parts of meanings that cannot be computed, as their code has them.
