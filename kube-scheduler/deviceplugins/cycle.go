@@ -63,7 +63,7 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		if i < 0 {
 			return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
 		}
-		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath and --plugin-sockets", req.asked[i]))
+		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", req.asked[i]))
 	}
 	p.cache.expect(pod, req)
 	if !p.cache.synced() {
