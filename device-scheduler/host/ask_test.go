@@ -329,7 +329,8 @@ func TestPut(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if !h.Recognizes(h.Node("0"), gadgetPod(1), "main", gadget) || h.Recognizes(h.Node("0"), gadgetPod(1), "main", "x") {
+	if !h.Recognizes(h.Node("0"), gadgetPod(1), "main", gadget) ||
+		h.Recognizes(h.Node("0"), gadgetPod(1), "main", "x") {
 		t.Error("names that it answers for")
 	}
 	faults.expect(t)

@@ -139,7 +139,8 @@ func (p *plugin) fault(a about, err error) *Fault {
 }
 
 func (p *plugin) report(a about, kind FaultKind, err error) *Fault {
-	f := &Fault{Plugin: p.name, Method: a.method, Node: a.node, Pod: a.pod, Kind: kind, Err: err, remote: p.remote != nil}
+	f := &Fault{Plugin: p.name, Method: a.method, Node: a.node, Pod: a.pod, Kind: kind, Err: err,
+		remote: p.remote != nil}
 	if p.onFault != nil {
 		p.onFault(f)
 	}

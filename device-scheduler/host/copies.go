@@ -63,12 +63,14 @@ func adopt(before, after *types.PodInfo) (*types.PodInfo, error) {
 func checkAllocation(container string, before, after types.ResourceLocation) error {
 	for want, from := range before {
 		if got := after[want]; got != from {
-			return fmt.Errorf("%w: it changed the allocation of container %q for %q, which another made, from %q to %q", contain.ErrInvalid, container, want, from, got)
+			return fmt.Errorf("%w: it changed the allocation of container %q for %q, which another made, from %q to %q",
+				contain.ErrInvalid, container, want, from, got)
 		}
 	}
 	for want := range after {
 		if _, had := before[want]; !had && strings.HasPrefix(string(want), assignment.ResourcePrefix) {
-			return fmt.Errorf("%w: it allocated %q to container %q: slots are given out by the scheduler itself", contain.ErrInvalid, want, container)
+			return fmt.Errorf("%w: it allocated %q to container %q: slots are given out by the scheduler itself",
+				contain.ErrInvalid, want, container)
 		}
 	}
 	return nil

@@ -81,7 +81,8 @@ func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault)
 // explained returns the answer with a reason if it refuses the node without one.
 func (p *plugin) explained(a answer) answer {
 	if !a.ok && len(a.reasons) == 0 {
-		a.reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not say why", p.name)}}
+		a.reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not "+
+			"say why", p.name)}}
 	}
 	return a
 }

@@ -109,7 +109,8 @@ func (h *Host) AddNode(name string, info *types.NodeInfo) error {
 }
 
 func (h *Host) add(old *Node, given *types.NodeInfo) error {
-	next := &Node{name: old.name, set: h.current(), given: given, info: given.Clone(), pods: old.pods, failed: map[string]*Fault{}}
+	next := &Node{name: old.name, set: h.current(), given: given, info: given.Clone(), pods: old.pods,
+		failed: map[string]*Fault{}}
 	var errs []error
 	for _, p := range next.set.plugins {
 		copied := next.info.Clone()
@@ -155,7 +156,8 @@ func (h *Host) RemoveNode(name string) error {
 	if old.set.group != nil {
 		old.set.group.RemoveNode(name)
 	}
-	h.publish(&Node{name: name, set: old.set, info: types.NewNodeInfoWithName(name), pods: old.pods, failed: map[string]*Fault{}})
+	h.publish(&Node{name: name, set: old.set, info: types.NewNodeInfoWithName(name), pods: old.pods,
+		failed: map[string]*Fault{}})
 	return errors.Join(errs...)
 }
 
@@ -221,7 +223,8 @@ func (h *Host) node(name string) *Node {
 	if n := h.nodes[name]; n != nil {
 		return n
 	}
-	return &Node{name: name, set: h.set, info: types.NewNodeInfoWithName(name), pods: map[string]held{}, failed: map[string]*Fault{}}
+	return &Node{name: name, set: h.set, info: types.NewNodeInfoWithName(name), pods: map[string]held{},
+		failed: map[string]*Fault{}}
 }
 
 // publish has the node be as it is given. The caller holds changing.

@@ -68,7 +68,8 @@ func (n *Node) Amount(name types.ResourceName) (int64, bool) {
 
 // copy returns a node that is not shared yet.
 func (n *Node) copy() *Node {
-	return &Node{name: n.name, set: n.set, given: n.given, info: n.info.Clone(), pods: clone(n.pods), failed: clone(n.failed)}
+	return &Node{name: n.name, set: n.set, given: n.given, info: n.info.Clone(), pods: clone(n.pods),
+		failed: clone(n.failed)}
 }
 
 // With returns the node with what the pod, as Allocate returned it or as it is

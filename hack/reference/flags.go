@@ -56,7 +56,8 @@ var commands = []struct {
 		"Besides those of logging, which are Kubernetes'. [The page](../ui.md) says how it is used.",
 		[]string{"kubectl-kubeslot/cmd/kubeslot-ui/options.go"},
 	},
-	{"The example plugin over gRPC", "[Plugins](../plugins.md) says how it is used.", []string{"plugins/example/server/main.go"}},
+	{"The example plugin over gRPC", "[Plugins](../plugins.md) says how it is used.",
+		[]string{"plugins/example/server/main.go"}},
 	{
 		"Discovery handlers as programs",
 		"Each of them, which is named as its handler: `udev-discovery`. [Discovery](../discovery.md) says what each finds.",

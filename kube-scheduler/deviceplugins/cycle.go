@@ -47,7 +47,8 @@ func unresolvable(reason string) *fwk.Status {
 }
 
 // PreFilter reads what the pod asks of plugins, and refuses what none can answer.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !p.mightAsk(pod) || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -63,13 +64,15 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		if i < 0 {
 			return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
 		}
-		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is loaded: see the scheduler's --devschedpath", req.asked[i]))
+		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is "+
+			"loaded: see the scheduler's --devschedpath", req.asked[i]))
 	}
 	p.cache.expect(pod, req)
 	if !p.cache.synced() {
 		return nil, unresolvable("the nodes and pods have not been read yet")
 	}
-	state.Write(stateKey, &cycle{req: req, ask: p.cache.host.Ask(req.pod, after(nodes)), imagined: map[string]*host.Node{}})
+	state.Write(stateKey, &cycle{req: req, ask: p.cache.host.Ask(req.pod, after(nodes)),
+		imagined: map[string]*host.Node{}})
 	return nil, nil
 }
 

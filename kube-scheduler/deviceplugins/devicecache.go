@@ -107,7 +107,8 @@ func (a *deviceCache) expect(pod *v1.Pod, r *request) {
 func (a *deviceCache) expectRefused() {
 	pods, _ := a.pods.List(labels.Everything()) // of a cache: there is no error
 	for _, pod := range pods {
-		if _, waits := a.queue.Get(pod.UID); waits || pod.Spec.NodeName != "" || pod.Annotations[assignment.Annotation] == "" {
+		if _, waits := a.queue.Get(pod.UID); waits || pod.Spec.NodeName != "" ||
+			pod.Annotations[assignment.Annotation] == "" {
 			continue
 		}
 		if r, err := requestOf(pod); err == nil && r != nil {

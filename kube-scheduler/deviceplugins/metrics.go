@@ -20,9 +20,10 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin"})
 	up = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem:      subsystem,
-		Name:           "device_plugin_up",
-		Help:           "1 for each device scheduler plugin over gRPC that is connected and answers, 0 while it is away.",
+		Subsystem: subsystem,
+		Name:      "device_plugin_up",
+		Help: "1 for each device scheduler plugin over gRPC that is connected and answers, 0 while it is " +
+			"away.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin"})
 	badFiles = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -39,9 +40,11 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin", "method"})
 	faults = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "device_plugin_faults_total",
-		Help:           "Calls of device scheduler plugins that went wrong: panic, timeout, hanging (not called: an earlier call has not returned), error, invalid (the result makes no sense), or away (a plugin over gRPC was not called: it is not there, or does not answer).",
+		Subsystem: subsystem,
+		Name:      "device_plugin_faults_total",
+		Help: "Calls of device scheduler plugins that went wrong: panic, timeout, hanging (not called: an " +
+			"earlier call has not returned), error, invalid (the result makes no sense), or away (a plugin over gRPC " +
+			"was not called: it is not there, or does not answer).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin", "method", "kind"})
 	unusableNodes = metrics.NewGauge(&metrics.GaugeOpts{

@@ -50,7 +50,8 @@ func TestGPURequestsAreKnown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := r.cache.judge("a", r.cache.host.Node("a"), req, r.cache.host.Ask(req.pod, nil)); v.fits() != test.fits {
+			if v := r.cache.judge("a", r.cache.host.Node("a"), req,
+				r.cache.host.Ask(req.pod, nil)); v.fits() != test.fits {
 				t.Errorf("fits: %v; %v", v.fits(), v.reasons)
 			}
 		})

@@ -48,8 +48,12 @@ func (o *Options) Away() error {
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Folder, "devschedpath", o.Folder, fmt.Sprintf("Directory of device scheduler plugins: its *.so files are loaded in the order of their names. (default %s, which may be missing)", DefaultFolder))
-	fs.StringVar(&o.Sockets, "plugin-sockets", o.Sockets, "Directory of the sockets of device scheduler plugins over gRPC, which may be missing; empty to use none.")
-	fs.Var(&o.Policies, "plugin-policy", "Plugins over gRPC by name, and whether pods that request their resources wait while they are away. Those that are not named here are required once they were there.")
-	fs.DurationVar(&o.Timeout, "plugin-timeout", o.Timeout, "How long a plugin over gRPC may take to say which of up to 64 nodes fit a pod, or to allocate. After three calls in a row that took longer it is not called for a while.")
+	fs.StringVar(&o.Sockets, "plugin-sockets", o.Sockets,
+		"Directory of the sockets of device scheduler plugins over gRPC, which may be missing; empty to use none.")
+	fs.Var(&o.Policies, "plugin-policy", "Plugins over gRPC by name, and whether pods that request their resources "+
+		"wait while they are away. Those that are not named here are required once they were there.")
+	fs.DurationVar(&o.Timeout, "plugin-timeout", o.Timeout,
+		"How long a plugin over gRPC may take to say which of up to 64 nodes fit a pod, or to allocate. After three "+
+			"calls in a row that took longer it is not called for a while.")
 	fs.Var(&o.Policy, "devsched-bad-plugins", "What to do if a plugin cannot be loaded: refuse to start, or skip that file.")
 }

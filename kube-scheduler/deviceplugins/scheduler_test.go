@@ -72,7 +72,8 @@ func (c *cluster) scheduleWith(o *Options) (stop func()) {
 	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, config.Plugin{Name: Name})
 	plugins.Bind.Enabled = append([]config.Plugin{{Name: Name}}, plugins.Bind.Enabled...)
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
-	sched, err := scheduler.New(ctx, c.client, factory, nil, func(string) events.EventRecorderLogger { return c.events },
+	sched, err := scheduler.New(ctx, c.client, factory, nil,
+		func(string) events.EventRecorderLogger { return c.events },
 		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			Name: NewFactory(o, &binding.Options{}),
 		}), scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
@@ -23,10 +24,16 @@ type connections struct {
 	down   map[*remote.Plugin]bool // since it was up
 }
 
+// minTimeout leaves a plugin the time to answer at all.
+const minTimeout = 10 * time.Millisecond
+
 // connect connects to plugins' sockets, also to those that are made later, until ctx ends.
 func connect(ctx context.Context, a *deviceCache, o *Options) error {
 	if o.Sockets == "" {
 		return nil
+	}
+	if o.Timeout < minTimeout {
+		return fmt.Errorf("--plugin-timeout %s: want at least %s", o.Timeout, minTimeout)
 	}
 	c := &connections{cache: a, o: o, halves: map[*remote.Plugin]*remote.Scheduler{}, down: map[*remote.Plugin]bool{}}
 	sockets, err := remote.New(remote.Config{Folder: o.Sockets, Half: registration.Half_SCHEDULER, Policies: o.Policies,

@@ -34,7 +34,8 @@ func (w *widgets) UpdateNodeInfo(info *types.NodeInfo) error {
 	return nil
 }
 
-func (w *widgets) Allocate(p *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (w *widgets) Allocate(p *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string,
+	error) {
 	if p.Namespace != admittest.Pod.Namespace || p.UID != admittest.Pod.UID { // which are not in the annotation
 		return nil, nil, nil, fmt.Errorf("pod %q in %q", p.UID, p.Namespace)
 	}

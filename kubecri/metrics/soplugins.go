@@ -19,16 +19,19 @@ func newSOPlugins(registry Registry) soPlugins {
 	d := soPlugins{
 		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: subsystem,
 			Name: "so_plugin_call_duration_seconds",
-			Help: "How long calls of device plugins, .so files and sockets, took, the wait for another call of the same plugin " +
+			Help: "How long calls of device plugins, .so files and sockets, took, the wait for another call of the " +
+				"same plugin " +
 				"included, by plugin and method.",
 			Buckets: []float64{.0001, .001, .005, .025, .1, .5, 1, 5, 10, 30, 60}, StabilityLevel: metrics.ALPHA}, []string{"plugin", "method"}),
 		faults: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "so_plugin_faults_total",
-			Help: "Calls of device plugins, .so files and sockets, that went wrong, by plugin, method and kind: panic, " +
+			Help: "Calls of device plugins, .so files and sockets, that went wrong, by plugin, method and kind: " +
+				"panic, " +
 				"timeout, hanging (not called, since an earlier call has not returned), error, invalid (its result " +
 				"makes no sense), away (not called, since nothing serves its socket).",
 			StabilityLevel: metrics.ALPHA}, []string{"plugin", "method", "kind"}),
 		up: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "so_plugin_up",
-			Help:           "Whether a device plugin, a .so file or a socket, is started and says what the node has, by plugin: 1 or 0.",
+			Help: "Whether a device plugin, a .so file or a socket, is started and says what the node has, " +
+				"by plugin: 1 or 0.",
 			StabilityLevel: metrics.ALPHA}, []string{"plugin"}),
 		badFiles: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "so_plugin_bad_files",
 			Help:           "Files of --cridevices that were not loaded, by the reason that `kubecri plugin check` gives.",

@@ -92,7 +92,8 @@ func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container st
 		return nil, nil
 	}
 	if p == nil || len(p.all()) == 0 {
-		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices, and none serves, see --plugin-sockets", described(c), ErrNoPlugin)
+		return nil, fmt.Errorf("%s: %w: none is loaded, see --cridevices, and none serves, see --plugin-sockets",
+			described(c), ErrNoPlugin)
 	}
 	plugins := p.all()
 	assigned, asked := Assigned(c), Asked(c)

@@ -39,7 +39,8 @@ func (p *Plugins) Add(r Remote, directory string) (wake func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	files := len(p.config.Loaded)
-	at, _ := slices.BinarySearchFunc(p.list[files:], added, func(a, b *plugin) int { return cmp.Compare(a.name, b.name) })
+	at, _ := slices.BinarySearchFunc(p.list[files:], added,
+		func(a, b *plugin) int { return cmp.Compare(a.name, b.name) })
 	p.list = slices.Insert(slices.Clone(p.list), files+at, added)
 	if p.drives != nil {
 		p.drives(added)

@@ -113,16 +113,19 @@ func TestPolicyOfRemote(t *testing.T) {
 		"required, has a part":                   {said: true, from: []types.ResourceName{"r"}, refused: asked},
 		"ignored, another's container":           {ignore: true, from: []types.ResourceName{"so"}},
 		"ignored, might have a part":             {ignore: true, from: []types.ResourceName{"own words"}},
-		"ignored, has a part":                    {ignore: true, said: true, from: []types.ResourceName{"r"}, refused: asked},
+		"ignored, has a part": {ignore: true, said: true, from: []types.ResourceName{"r"},
+			refused: asked},
 		"ignored, has a part of another's": {ignore: true, said: true, from: []types.ResourceName{"so", "r"},
 			refused: asked},
-		"ignored, was there, and might have had more": {ignore: true, said: true, from: []types.ResourceName{"own words"}},
+		"ignored, was there, and might have had more": {ignore: true, said: true,
+			from: []types.ResourceName{"own words"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				so := &fake{name: "so", update: says("so"), allocate: gives("SO", "1")}
 				words := &fake{name: "words", allocate: gives("WORDS", "1")}
-				r := &fakeRemote{ignore: test.ignore, fake: fake{name: "r", update: says("r"), allocate: gives("R", "1")}}
+				r := &fakeRemote{ignore: test.ignore,
+					fake: fake{name: "r", update: says("r"), allocate: gives("R", "1")}}
 				if !test.said {
 					r.away = errGone
 				}

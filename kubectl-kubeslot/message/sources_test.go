@@ -278,7 +278,10 @@ func TestKubecrisReasons(t *testing.T) {
 		}
 	}
 	check(t, all, func(text string) Meaning {
-		text = strings.NewReplacer("x; not here now", "x: no device plugin of this node answers for it: x; not here now", "x; not loaded", "x: no device plugin of this node answers for it: none is loaded; not loaded", "x: x: none is loaded", "x: no device plugin of this node answers for it: none is loaded",
+		text = strings.NewReplacer("x; not here now",
+			"x: no device plugin of this node answers for it: x; not here now", "x; not loaded",
+			"x: no device plugin of this node answers for it: none is loaded; not loaded", "x: x: none is loaded",
+			"x: no device plugin of this node answers for it: none is loaded",
 			`x: x: "x"`, `x: no device plugin of this node answers for it: "x"`, "x: x: device plugin", "x: no device plugin of this node answers for it: device plugin",
 			`"x": x: device plugin`, `"x": no device plugin of this node answers for it: device plugin`).Replace(text)
 		text = strings.Replace(text, "assigned it no x: x", "assigned it no slots: x", 1)

@@ -57,7 +57,8 @@ func TestScenariosOverGRPC(t *testing.T) {
 			return
 		}
 		s := &story{newHost: func(t *testing.T) *host.Host {
-			return plugintest.SchedulerOverGRPC(t, schedule.Scheduler{}, "nvidia.com/gpu", "gpu/*", "resource/group/gpu*")
+			return plugintest.SchedulerOverGRPC(t, schedule.Scheduler{}, "nvidia.com/gpu", "gpu/*",
+				"resource/group/gpu*")
 		}}
 		datadriven.RunTest(t, path, s.run)
 	})

@@ -23,9 +23,11 @@ func TestCallErrors(t *testing.T) {
 		code     codes.Code
 		is       error
 	}{
-		"of its own": {allocate: fails(codes.NotFound, "no\nwidget 3"), want: "NotFound: no widget 3", code: codes.NotFound},
-		"not ready":  {allocate: fails(codes.Unavailable, "no bus"), want: "Unavailable: no bus", code: codes.Unavailable},
-		"long":       {allocate: fails(codes.Internal, strings.Repeat("x", 8<<10)), want: "xxx…", code: codes.Internal},
+		"of its own": {allocate: fails(codes.NotFound, "no\nwidget 3"), want: "NotFound: no widget 3",
+			code: codes.NotFound},
+		"not ready": {allocate: fails(codes.Unavailable, "no bus"), want: "Unavailable: no bus",
+			code: codes.Unavailable},
+		"long": {allocate: fails(codes.Internal, strings.Repeat("x", 8<<10)), want: "xxx…", code: codes.Internal},
 		"longer than headers may be": {allocate: fails(codes.Internal, strings.Repeat("x", 1<<20)),
 			want: "failed in Allocate", code: codes.Internal},
 		"late": {timeout: 50 * time.Millisecond, allocate: hangs,
@@ -50,7 +52,8 @@ func TestCallErrors(t *testing.T) {
 				!strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("Call() = %.300v, want %s", err, tc.want)
 			}
-			if status.Code(err) != tc.code || tc.is != nil && !errors.Is(err, tc.is) || len(err.Error()) > 2*maxErrorBytes ||
+			if status.Code(err) != tc.code || tc.is != nil && !errors.Is(err, tc.is) ||
+				len(err.Error()) > 2*maxErrorBytes ||
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("Call() = %q of code %s", err, status.Code(err))
 			}

@@ -43,7 +43,8 @@ func TestChanged(t *testing.T) {
 			got, err := changed(pod, &pb.PodChanges{
 				RunningContainers: map[string]*pb.ContainerChanges{tc.container: tc.change}})
 			if tc.err != "" {
-				if !errors.Is(err, contain.ErrInvalid) || !strings.Contains(err.Error(), tc.err) || len(err.Error()) > 1000 {
+				if !errors.Is(err, contain.ErrInvalid) || !strings.Contains(err.Error(), tc.err) ||
+					len(err.Error()) > 1000 {
 					t.Errorf("error %.1000v, want %q", err, tc.err)
 				}
 				return
@@ -84,7 +85,8 @@ func TestCheckVerdict(t *testing.T) {
 		"negative use":      {reason(func(r *pb.Reason) { r.Used = -1 }), false},
 		"negative capacity": {reason(func(r *pb.Reason) { r.Capacity = -1 }), false},
 	} {
-		if err := checkVerdict(tc.verdict); (err == nil) != tc.good || err != nil && !errors.Is(err, contain.ErrInvalid) {
+		if err := checkVerdict(tc.verdict); (err == nil) != tc.good || err != nil &&
+			!errors.Is(err, contain.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// MaxMessageBytes is how long a message from a plugin may be: thousands of devices.
+	// MaxMessageBytes is how long a message from a plugin may be: thousands of devices, or the verdicts
+	// on 64 nodes with 16 KiB each. Empty verdicts, of two bytes each, take 50 MiB once they are decoded.
 	MaxMessageBytes = 1 << 20
-	// MaxFitBytes is the same for the answer of Fit, which has a verdict for each of many nodes.
-	MaxFitBytes = 4 << 20
 	// maxInfoBytes is the same for what a plugin says of itself.
 	maxInfoBytes = 64 << 10
 	// maxHeaderBytes is how long the headers of an answer may be: errors' texts are in them.

@@ -59,7 +59,7 @@ func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod 
 	if len(request.Names) == 0 {
 		request.Session = ""
 	}
-	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request, grpc.MaxCallRecvMsgSize(MaxFitBytes))
+	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,8 @@ func (s *Scheduler) verdict(pod *types.PodInfo, v *pb.Verdict) (host.Verdict, er
 	for _, r := range v.GetReasons() {
 		text, name := r.GetText(), types.ResourceName(r.GetResource())
 		if text == "" {
-			text = resource.NewInsufficientResourceError(name, r.GetRequested(), r.GetUsed(), r.GetCapacity()).GetReason()
+			text = resource.NewInsufficientResourceError(name, r.GetRequested(), r.GetUsed(),
+				r.GetCapacity()).GetReason()
 		}
 		got.Reasons = append(got.Reasons, host.Reason{Plugin: s.plugin.name, Text: text, Resource: name,
 			Requested: r.GetRequested(), Used: r.GetUsed(), Capacity: r.GetCapacity(), Never: r.GetNever()})

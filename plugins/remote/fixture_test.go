@@ -26,10 +26,11 @@ const deadline = 20 * time.Second
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
-	if wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, deadline, true, func(context.Context) (bool, error) {
-		err = check()
-		return err == nil, nil
-	}) != nil {
+	if wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, deadline, true,
+		func(context.Context) (bool, error) {
+			err = check()
+			return err == nil, nil
+		}) != nil {
 		t.Fatal(err)
 	}
 }

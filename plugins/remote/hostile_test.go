@@ -37,7 +37,8 @@ func TestRefused(t *testing.T) {
 			`plugin "widget" serves the versions "" of the protocol, and "v1alpha1" are called here`, false},
 		"new version": {func(i *info) { i.SupportedVersions = []string{"v2", "v3"} },
 			`serves the versions "v2 v3"`, false},
-		"a million versions": {func(i *info) { i.SupportedVersions = make([]string, 1_000_000) }, "larger than max", true},
+		"a million versions": {func(i *info) { i.SupportedVersions = make([]string, 1_000_000) }, "larger than max",
+			true},
 		"a socket elsewhere": {func(i *info) { i.Socket = "/run/containerd/containerd.sock" },
 			`names the socket "/run/containerd/containerd.sock", which is not the name of a file in the same folder`, false},
 		"a socket above": {func(i *info) { i.Socket = ".." }, `names the socket ".."`, false},
@@ -52,7 +53,8 @@ func TestRefused(t *testing.T) {
 			if !tc.silent {
 				for range 3 { // it is tried again
 					got := <-p.statuses
-					if err := got.GetError(); got.GetVersion() != "" || !strings.Contains(err, tc.want) || len(err) > maxErrorBytes {
+					if err := got.GetError(); got.GetVersion() != "" || !strings.Contains(err, tc.want) ||
+						len(err) > maxErrorBytes {
 						t.Errorf("its status is %.300q, %.1000q, want %s", got.GetVersion(), err, tc.want)
 					}
 				}
@@ -72,7 +74,8 @@ func TestRefused(t *testing.T) {
 
 // Streams that never end in place of one answer.
 func TestEndlessStream(t *testing.T) {
-	for _, hostile := range []string{registration.Registration_GetInfo_FullMethodName, pb.Device_Allocate_FullMethodName} {
+	for _, hostile := range []string{registration.Registration_GetInfo_FullMethodName,
+		pb.Device_Allocate_FullMethodName} {
 		t.Run(hostile, func(t *testing.T) {
 			s, log := runLogged(t, Config{})
 			server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {

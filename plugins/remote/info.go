@@ -35,7 +35,8 @@ func checkInfo(info *registration.PluginInfo, half registration.Half) (version s
 		}
 	}
 	return "", fmt.Errorf("plugin %q serves the versions %q of the protocol, and %q are called here: "+
-		"update the plugin or Kubeslot", info.GetName(), shorten(strings.Join(info.GetSupportedVersions(), " "), maxQuoted),
+		"update the plugin or Kubeslot", info.GetName(),
+		shorten(strings.Join(info.GetSupportedVersions(), " "), maxQuoted),
 		strings.Join(knownVersions, " "))
 }
 

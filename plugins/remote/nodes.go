@@ -191,7 +191,8 @@ func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision <= s.applied || revision > s.revision {
-		return invalid("it has applied message %d, after message %d, of %d that were sent", revision, s.applied, s.revision)
+		return invalid("it has applied message %d, after message %d, of %d that were sent", revision, s.applied,
+			s.revision)
 	}
 	s.applied = revision
 	s.poke()

@@ -84,7 +84,8 @@ func (p *Plugin) away() error {
 	if p.Required() {
 		remedy += fmt.Sprintf(", or run without it by --plugin-policy=%s=%s", p.name, Ignore)
 	}
-	return fmt.Errorf("plugin %q %w since %s: %s; %s", p.name, ErrAway, p.since.UTC().Format(time.RFC3339), reason, remedy)
+	return fmt.Errorf("plugin %q %w since %s: %s; %s", p.name, ErrAway, p.since.UTC().Format(time.RFC3339), reason,
+		remedy)
 }
 
 // Paused returns nil while calls reach the plugin; otherwise that its last calls ran into their

@@ -183,7 +183,8 @@ func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.
 		before := pod.GetContainerInPod(name).AllocateFrom
 		for want := range c.AllocateFrom {
 			if _, had := before[want]; !had && resource.IsGroupResourceName(want) {
-				return nil, invalid("it does not use the group scheduler, and allocates %.64q, which that would count", want)
+				return nil, invalid("it does not use the group scheduler, and allocates %.64q, which that would count",
+					want)
 			}
 		}
 	}

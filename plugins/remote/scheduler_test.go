@@ -154,7 +154,8 @@ func TestLies(t *testing.T) {
 			r := newRig(t, &half{lie: lie})
 			r.nodes(1, func(int) int64 { return 4 })
 			fit, reasons := r.fits(1, 1)
-			if fit != 0 || len(reasons) != 1 || len(reasons[0].Text) > 1000 || !strings.Contains(reasons[0].Text, "gadget") {
+			if fit != 0 || len(reasons) != 1 || len(reasons[0].Text) > 1000 ||
+				!strings.Contains(reasons[0].Text, "gadget") {
 				t.Errorf("%d nodes fit: %+v", fit, reasons)
 			}
 			if len(r.faults) != 1 || r.faults[0] != host.Lied && r.faults[0] != host.Errored {
@@ -293,7 +294,8 @@ func TestPatterns(t *testing.T) {
 	if checkPatterns(nil) == nil || checkPatterns(slices.Repeat([]string{"x"}, maxPatterns+1)) == nil {
 		t.Error("none, and too many")
 	}
-	for name, want := range map[types.ResourceName]bool{"a/b": true, "a/bc": false, "c/d": true, "c/": true, "c": false} {
+	for name, want := range map[types.ResourceName]bool{"a/b": true, "a/bc": false, "c/d": true, "c/": true,
+		"c": false} {
 		if got := (patterns{"a/b", "c/*"}).match(name); got != want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -193,7 +193,8 @@ func TestTwoServers(t *testing.T) {
 // A newer server that does not become ready leaves the older one in place.
 func TestNotReady(t *testing.T) {
 	failed := make(chan struct{}, 100)
-	s := run(t, Config{Connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+	s := run(t, Config{Connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface,
+		ready func()) error {
 		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
 		if err == nil && answer.GetDeviceNodes()[0] == "bad" {
 			failed <- struct{}{}
@@ -301,7 +302,8 @@ func TestRunEnds(t *testing.T) {
 func TestKilledUnderLoad(t *testing.T) {
 	const kills, callers = 30, 4
 	var connected atomic.Int32
-	s := run(t, Config{Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+	s := run(t, Config{Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface,
+		ready func()) error {
 		connected.Add(1)
 		defer connected.Add(-1)
 		return hold(ctx, p, conn, ready)

@@ -111,7 +111,8 @@ func (l layout) nodes(names []string) []Node {
 // plugin sockets, container log links, shim sockets, results of CNI plugins, the socket of
 // NRI, what mount(8) remembers, and sockets of Kubeslot's plugins. In a node's mount namespace each shows a
 // folder of the node.
-var nodePrivateDirs = []string{"/var/lib/kubelet", "/var/log", "/run/containerd", "/var/lib/cni", "/run/nri", "/run/mount",
+var nodePrivateDirs = []string{"/var/lib/kubelet", "/var/log", "/run/containerd", "/var/lib/cni", "/run/nri",
+	"/run/mount",
 	"/run/kubeslot"}
 
 func (n Node) privateDir(target string) string {

@@ -79,7 +79,8 @@ func (l *widgetLoad) watch() {
 			var widgets []string
 			for _, from := range info.RunningContainers["main"].AllocateFrom {
 				var board, widget int
-				if _, err := fmt.Sscanf(string(from), "resource/group/board/%d/widget/%d/cards", &board, &widget); err == nil {
+				if _, err := fmt.Sscanf(string(from), "resource/group/board/%d/widget/%d/cards", &board,
+					&widget); err == nil {
 					widgets = append(widgets, fmt.Sprintf("%s-widget-%d-%d", p.Spec.NodeName, board, widget))
 				}
 			}

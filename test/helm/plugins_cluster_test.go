@@ -24,7 +24,8 @@ func TestPluginsInACluster(t *testing.T) {
 		return fmt.Sprintf(`[{"name":"widget","args":["--half=%s"],"image":{"repository":"%s/widget","tag":%q}}]`,
 			half, rig.Registry, rig.Version)
 	}
-	in.install("--set-json", "plugins.devices="+plugin("device"), "--set-json", "plugins.schedulers="+plugin("scheduler"),
+	in.install("--set-json", "plugins.devices="+plugin("device"), "--set-json",
+		"plugins.schedulers="+plugin("scheduler"),
 		"--set", "crds.keep=false")
 	in.awaitReady("kubeslot-plugin-widget")
 	widgets := func(name string) {

@@ -312,7 +312,8 @@ func (h *host) files() map[string]string {
 	h.Helper()
 	all := map[string]string{}
 	root := fmt.Sprintf("/proc/%d/root", h.pid)
-	for _, dir := range []string{"/etc/systemd", "/etc/kubeslot", "/usr/local/bin", "/var/lib/kubecri", "/var/lib/akri", "/run/kubecri", "/run/kubeslot", "/run/cdi",
+	for _, dir := range []string{"/etc/systemd", "/etc/kubeslot", "/usr/local/bin", "/var/lib/kubecri", "/var/lib/akri",
+		"/run/kubecri", "/run/kubeslot", "/run/cdi",
 		"/usr/lib/systemd/system"} {
 		err := filepath.WalkDir(root+dir, func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {

@@ -28,7 +28,8 @@ import (
 // newCommand is upstream's app.NewSchedulerCommand, which does not let its scheduler be seen:
 // lead is called once, when the scheduler begins to schedule because it leads. While ready returns
 // an error, /readyz fails with it. addFlags adds flags to upstream's, in sections of their own.
-func newCommand(lead func(), ready func() error, addFlags func(*cliflag.NamedFlagSets), plugins ...app.Option) *cobra.Command {
+func newCommand(lead func(), ready func() error, addFlags func(*cliflag.NamedFlagSets),
+	plugins ...app.Option) *cobra.Command {
 	upstream, opts := app.NewSchedulerCommand(), options.NewOptions()
 	cmd := &cobra.Command{
 		Use:               upstream.Use,

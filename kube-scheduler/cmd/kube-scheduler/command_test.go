@@ -99,7 +99,8 @@ func TestFlags(t *testing.T) {
 
 // /readyz fails for who may read it, and nothing else does.
 func TestReadiness(t *testing.T) {
-	allow := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	allow := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string,
+		error) {
 		if a.GetVerb() == "get" {
 			return authorizer.DecisionAllow, "", nil
 		}

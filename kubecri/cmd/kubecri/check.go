@@ -61,7 +61,8 @@ func newCheckCommand(code *int) *cobra.Command {
 			config := check.Config{
 				Verifier: verifier,
 				Node:     o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
-				Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: o.devices, Sockets: o.sockets.directory, Pod: pod,
+				Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: o.devices,
+				Sockets: o.sockets.directory, Pod: pod,
 			}
 			if start {
 				ctx, cancel := context.WithCancel(cmd.Context())

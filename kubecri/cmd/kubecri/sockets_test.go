@@ -77,10 +77,11 @@ func TestFollowHolders(t *testing.T) {
 	c.Start(ctx.Done())
 	await := func(n int) {
 		t.Helper()
-		if wait.PollUntilContextTimeout(ctx, time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-			all, ok := c.holders()
-			return ok && len(all) == n, nil
-		}) != nil {
+		if wait.PollUntilContextTimeout(ctx, time.Millisecond, 20*time.Second, true,
+			func(context.Context) (bool, error) {
+				all, ok := c.holders()
+				return ok && len(all) == n, nil
+			}) != nil {
 			all, ok := c.holders()
 			t.Fatalf("%v, %t; want %d", all, ok, n)
 		}
@@ -115,7 +116,8 @@ func TestReadyzNamesPluginsThatAreAway(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); sockets.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false, &node{cluster: c, plugins: plugins}).Ready {
+	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false,
+		&node{cluster: c, plugins: plugins}).Ready {
 		if check.Name != "device-plugins" {
 			continue
 		}

@@ -46,7 +46,8 @@ func startKubelets(ctx context.Context, client kubernetes.Interface) (*kubelets,
 	if err := informer.Informer().AddIndexers(podIndexers); err != nil {
 		return nil, err
 	}
-	again := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond, time.Second)
+	again := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](100*time.Millisecond,
+		time.Second)
 	k := &kubelets{client: client, pods: informer.Lister(), indexer: informer.Informer().GetIndexer(),
 		queue: workqueue.NewTypedRateLimitingQueue(again)}
 	add := func(o any) {
