@@ -143,7 +143,8 @@ func (p *Plugins) Run(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	if p.config.Sockets != nil {
-		defer time.AfterFunc(settle-time.Since(p.made), p.config.Changed).Stop() // see NodeInfo
+		settled := time.AfterFunc(settle-time.Since(p.made), p.config.Changed) // see NodeInfo
+		defer settled.Stop()
 	}
 	<-ctx.Done()
 	p.mu.Lock()

@@ -180,7 +180,7 @@ func (s *widgetServers) takeOver() {
 	s.await("kubecri to call the newer server", func() (bool, string) {
 		log, err := os.ReadFile(shared.LogPath(cluster.Kubecri, nodeA))
 		s.check(err)
-		return strings.Contains(string(log), "A newer server of the plugin is called instead"),
+		return strings.Contains(string(log), "A newer socket of the plugin is called instead"),
 			"its log does not say so"
 	})
 	s.check(shared.Kill(widgetDevice, nodeA, syscall.SIGKILL))
