@@ -32,7 +32,7 @@ type widgetServers struct {
 	argv, env []string
 }
 
-// serveWidgets starts the servers, written in Go or Node.js, and takes them away at the end.
+// serveWidgets starts the servers, written in Go or JavaScript, and takes them away at the end.
 func (r *rig) serveWidgets(language string) *widgetServers {
 	r.Helper()
 	root := shared.Config().RepoRoot
@@ -46,7 +46,7 @@ func (r *rig) serveWidgets(language string) *widgetServers {
 			r.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 		s.argv = []string{program}
-	case "Node.js":
+	case "JavaScript":
 		node, err := exec.LookPath("node")
 		r.check(err)
 		s.env = []string{"NODE_PATH=" + npm.Install(r, "@grpc/grpc-js@1.14.7", "@grpc/proto-loader@0.8.1")}
@@ -131,7 +131,7 @@ func (r *rig) awaitReadyz(component, node string, parts ...string) {
 // The whole way of a plugin whose halves are processes of their own, in two languages: what they say is advertised,
 // placed and put into containers. While one is away, pods wait for it and say so, and nothing else does.
 func TestPluginServers(t *testing.T) {
-	for _, language := range []string{"Go", "Node.js"} {
+	for _, language := range []string{"Go", "JavaScript"} {
 		t.Run(language, func(t *testing.T) {
 			r := newRig(t)
 			s := r.serveWidgets(language)
