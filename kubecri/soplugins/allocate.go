@@ -132,8 +132,8 @@ func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container st
 // part is a plugin's part in a container's assignment.
 type part struct {
 	plugin string
-	// optional is set when others do not wait for it.
-	optional bool
+	// optional is set when others do not wait for it, and silent before it has said what the node has.
+	optional, silent bool
 	// out says why it cannot be asked; nil when it can.
 	out error
 	// owns are the resources that it says the node has.
@@ -157,6 +157,7 @@ func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
 	default:
 		part.out = errors.New("it has not started yet")
 	}
+	part.silent = p.data == nil
 	for _, name := range assigned {
 		if p.data.Has(name) {
 			part.owns[name] = true
@@ -171,7 +172,8 @@ func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
 }
 
 // waitFor refuses the container while a plugin that has, or may have, a part in
-// its assignment cannot be asked.
+// its assignment cannot be asked. An optional one may have what no other names until it has said
+// what the node has.
 func waitFor(c *types.ContainerInfo, assigned []types.ResourceName, parts []part) error {
 	owned := 0
 	for _, name := range assigned {
@@ -181,7 +183,8 @@ func waitFor(c *types.ContainerInfo, assigned []types.ResourceName, parts []part
 	}
 	all := owned == len(assigned) && owned > 0
 	for _, p := range parts {
-		if p.out != nil && (p.needed() || !all && !p.optional) {
+		may := !all && !p.optional || owned < len(assigned) && p.silent
+		if p.out != nil && (p.needed() || may) {
 			return fmt.Errorf("%s: device plugin %q cannot be asked now: %w", described(c), p.plugin, p.out)
 		}
 	}

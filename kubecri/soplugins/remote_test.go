@@ -99,7 +99,7 @@ func TestRemoteComesAndGoes(t *testing.T) {
 }
 
 // Who waits for a plugin that is away: all that may need it, or, if it is not required, only those
-// that were assigned what it said the node has.
+// that were assigned what it said the node has, or what nobody names before it has said anything.
 func TestPolicyOfRemote(t *testing.T) {
 	asked := `"r" cannot be asked now: plugin "x" is away`
 	for name, test := range map[string]struct {
@@ -112,7 +112,7 @@ func TestPolicyOfRemote(t *testing.T) {
 		"required, may have a part of another's": {from: []types.ResourceName{"so", "own words"}, refused: asked},
 		"required, has a part":                   {said: true, from: []types.ResourceName{"r"}, refused: asked},
 		"ignored, another's container":           {ignore: true, from: []types.ResourceName{"so"}},
-		"ignored, might have a part":             {ignore: true, from: []types.ResourceName{"own words"}},
+		"ignored, may have a part":               {ignore: true, from: []types.ResourceName{"own words"}, refused: asked},
 		"ignored, has a part": {ignore: true, said: true, from: []types.ResourceName{"r"},
 			refused: asked},
 		"ignored, has a part of another's": {ignore: true, said: true, from: []types.ResourceName{"so", "r"},

@@ -15,7 +15,8 @@ const (
 	// Required is the default. Pods that request the plugin's resources wait, and containers that
 	// were or may have been assigned its devices are refused.
 	Required Policy = "required"
-	// Ignore refuses only containers that were assigned the plugin's devices.
+	// Ignore refuses only containers that were assigned the plugin's devices, or, before it has said
+	// which these are, what no other plugin names.
 	Ignore Policy = "ignore"
 )
 
