@@ -15,11 +15,7 @@ const key = (board, widget) => `resource/group/board/${board}/widget/${widget}/c
 const refusal = (message) => Object.assign(new Error(message), { code: grpc.status.FAILED_PRECONDITION });
 // unary makes a method of a function from request to response. What that throws is the call's error.
 const unary = (f) => (call, done) => {
-  try {
-    done(null, f(call.request));
-  } catch (err) {
-    done(err);
-  }
+  try { done(null, f(call.request)); } catch (err) { done(err); }
 };
 
 // The node's half. The variable EXAMPLE_WIDGETS says what hardware there is, "<boards>x<widgets of each>".
@@ -115,6 +111,10 @@ fs.rmSync(made, { force: true });
 server.bindAsync(`unix:${made}`, grpc.ServerCredentials.createInsecure(), (err) => {
   if (err) throw err;
   fs.chmodSync(made, 0o600);
+  const { ino } = fs.statSync(made);
   fs.renameSync(made, socket);
+  process.once('SIGTERM', () => { // unless a newer process has replaced the socket
+    if (fs.statSync(socket, { throwIfNoEntry: false })?.ino === ino) fs.rmSync(socket);
+    server.forceShutdown();
+  });
 });
-process.once('SIGTERM', () => { fs.rmSync(socket, { force: true }); server.forceShutdown(); });
