@@ -17,7 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/node"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/schedule"
-	"github.com/kubeslot/kubeslot/plugins/plugintest"
+	"github.com/kubeslot/kubeslot/plugins/plugintest/overgrpc"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
@@ -57,7 +57,7 @@ func TestScenariosOverGRPC(t *testing.T) {
 			return
 		}
 		s := &story{newHost: func(t *testing.T) *host.Host {
-			return plugintest.SchedulerOverGRPC(t, schedule.Scheduler{}, "nvidia.com/gpu", "gpu/*",
+			return overgrpc.Scheduler(t, schedule.Scheduler{}, "nvidia.com/gpu", "gpu/*",
 				"resource/group/gpu*")
 		}}
 		datadriven.RunTest(t, path, s.run)

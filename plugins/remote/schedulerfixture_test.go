@@ -152,6 +152,10 @@ type rig struct {
 func newRig(t *testing.T, p *half) *rig {
 	t.Helper()
 	r := &rig{T: t, schedulers: map[*Plugin]*Scheduler{}}
+	timeout := 500 * time.Millisecond
+	if p != nil && p.lie != nil { // which may be long
+		timeout = deadline
+	}
 	var err error
 	if r.host, err = host.New(nil, host.Options{OnFault: func(f *host.Fault) {
 		r.mu.Lock()
@@ -162,7 +166,7 @@ func newRig(t *testing.T, p *half) *rig {
 	}
 	r.sockets = run(t, Config{Half: registration.Half_SCHEDULER,
 		Added: func(p *Plugin) {
-			s := NewScheduler(p, 500*time.Millisecond)
+			s := NewScheduler(p, timeout)
 			r.mu.Lock()
 			r.schedulers[p] = s
 			r.mu.Unlock()

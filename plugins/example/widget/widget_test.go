@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
-	"github.com/kubeslot/kubeslot/plugins/plugintest"
+	"github.com/kubeslot/kubeslot/plugins/plugintest/overgrpc"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
@@ -30,8 +30,8 @@ func TestPodGetsItsWidgets(t *testing.T) {
 		})
 	})
 	t.Run("over gRPC", func(t *testing.T) {
-		h := plugintest.SchedulerOverGRPC(t, Scheduler{}, string(Resource))
-		dev := plugintest.DeviceOverGRPC(t, &Device{})
+		h := overgrpc.Scheduler(t, Scheduler{}, string(Resource))
+		dev := overgrpc.Device(t, &Device{})
 		getsItsWidgets(t, h, dev, func(pod *types.PodInfo, container string) (map[string]string, error) {
 			_, _, env, err := dev.AllocateContainer(t.Context(), pod, container)
 			return env, err

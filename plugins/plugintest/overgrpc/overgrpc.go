@@ -1,4 +1,6 @@
-package plugintest
+// Package overgrpc runs plugins for tests as their hosts do over gRPC. What loads .so files must not
+// import it: a package of the host is one that a plugin has to match.
+package overgrpc
 
 import (
 	"context"
@@ -23,8 +25,8 @@ const (
 	lookInterval = 10 * time.Millisecond
 )
 
-// SchedulerOverGRPC returns a host that asks the scheduler's half over gRPC.
-func SchedulerOverGRPC(t testing.TB, s devicescheduler.DeviceScheduler, resources ...string) *host.Host {
+// Scheduler returns a host that asks the scheduler's half over gRPC.
+func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...string) *host.Host {
 	t.Helper()
 	h, err := host.New(nil, host.Options{})
 	if err != nil {
@@ -52,8 +54,8 @@ func SchedulerOverGRPC(t testing.TB, s devicescheduler.DeviceScheduler, resource
 	return h
 }
 
-// DeviceOverGRPC returns the node's half as it is over gRPC.
-func DeviceOverGRPC(t testing.TB, d device.Device) *remote.Device {
+// Device returns the node's half as it is over gRPC.
+func Device(t testing.TB, d device.Device) *remote.Device {
 	t.Helper()
 	var half *remote.Device
 	devices, err := remote.NewDevices(remote.DevicesConfig{
