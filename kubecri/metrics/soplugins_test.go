@@ -20,7 +20,8 @@ func TestDevicePlugin(t *testing.T) {
 # TYPE kubecri_so_plugin_faults_total counter
 kubecri_so_plugin_faults_total{kind="error",method="Start",plugin="gpu?"} 1
 kubecri_so_plugin_faults_total{kind="panic",method="Start",plugin="gpu?"} 0
-# HELP kubecri_so_plugin_up [ALPHA] Whether a device plugin, a .so file or a socket, is started and says what the node has, by plugin: 1 or 0.
+# HELP kubecri_so_plugin_up [ALPHA] Whether a device plugin, a .so file or a socket, `+
+		`is started and says what the node has, by plugin: 1 or 0.
 # TYPE kubecri_so_plugin_up gauge
 kubecri_so_plugin_up{plugin="gpu?"} 1
 `), "kubecri_so_plugin_faults_total", "kubecri_so_plugin_up"); err != nil {

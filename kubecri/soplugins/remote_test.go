@@ -191,7 +191,7 @@ func TestContainerRightAfterStart(t *testing.T) {
 		if edits, err := w.Allocate(t.Context(), assigned("n", "s"), "main"); err != nil || len(edits) != 2 {
 			t.Error(edits, err)
 		}
-		missing := &fakeRemote{fake: fake{name: "missing"}, away: errGone}
+		missing := &fakeRemote{fake: fake{name: "absent"}, away: errGone}
 		w.Add(missing, "/plugins")
 		begin = time.Now()
 		w.Tried(t.Context())
@@ -199,7 +199,7 @@ func TestContainerRightAfterStart(t *testing.T) {
 			t.Errorf("waited for %s for one that does not come", took)
 		}
 		_, err := w.Allocate(t.Context(), assigned("n", "unknown"), "main")
-		wantError(t, err, `"missing" cannot be asked now: plugin "x" is away`)
+		wantError(t, err, `"absent" cannot be asked now: plugin "x" is away`)
 	})
 }
 
