@@ -15,9 +15,8 @@ func TestBreaker(t *testing.T) {
 	for _, script := range []string{
 		"late late answered late late answered late late cut late no",
 		"late late late no 999ms no 1ms answered late late late no 999ms no",
-		"late late late 1s late no 1999ms no 1ms late 3999ms no 1ms late 8s late 16s late 29999ms no 1ms late 29999ms " +
-			"no " +
-			"1ms late 29999ms no 1ms answered late",
+		"late late late 1s late no 1999ms no 1ms late 3999ms no 1ms late 8s late 16s late " +
+			"29999ms no 1ms late 29999ms no 1ms late 29999ms no 1ms answered late",
 		"late late late 1s begin no 1h no",
 		"late late late 1s cut cut late 1999ms no 1ms late no",
 	} {
