@@ -283,7 +283,7 @@ func slotGiver() *types.PodInfo {
 }
 
 // A plugin that comes later is asked after the first ones, by name. It gets all nodes, with what
-// their pods use, and none is judged by it before; it may come to use the group scheduler.
+// their pods use, and none is asked about before; it may come to use the group scheduler.
 func TestPut(t *testing.T) {
 	d := newDongles()
 	d.name = "z"
@@ -312,7 +312,7 @@ func TestPut(t *testing.T) {
 		t.Errorf("node 0 with %v", n.Info())
 	}
 	if h.Fits(h.Node("0"), gadgetPod(1)).OK || !h.Fits(before, gadgetPod(1)).OK {
-		t.Error("a node is judged by plugins that have not counted its pods")
+		t.Error("plugins that have not counted its pods are asked about a node")
 	}
 	if h.Node("0").set.group != nil {
 		t.Error("the group scheduler is used by none")

@@ -72,7 +72,7 @@ func (h *Host) Plugins() []string {
 
 // Put adds a device scheduler, which is asked after those of New, in the order of names, or asks one
 // that was put before whether it uses the group scheduler now. All nodes are added, and their pods
-// counted, anew; until then a node is judged by the device schedulers that there were before.
+// counted, anew; until then the device schedulers that there were before decide about a node.
 func (h *Host) Put(scheduler devicescheduler.DeviceScheduler) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()

@@ -16,7 +16,7 @@ import (
 
 const (
 	// maxNodes is how many nodes a message of the stream has, and maxRequestBytes how long a message
-	// to a plugin becomes if one node more is in it: gRPC servers take 4 MiB unless they are told.
+	// to a plugin becomes if one node more is in it: gRPC servers take 4 MiB by default.
 	maxNodes        = 100
 	maxRequestBytes = 1 << 20
 	// maxUnapplied is how many messages are sent before the first of them has been applied. What
