@@ -120,12 +120,12 @@ func TestProcessIsNotTakenForAnotherWithItsPid(t *testing.T) {
 }
 
 func TestStatWithABlankInTheCommand(t *testing.T) {
-	stat := "42 (a) b) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987654 0 0"
-	state, ticks, err := parseStat(stat)
-	if err != nil || state != 'S' || ticks != 987654 {
-		t.Errorf("state %c, start %d, error %v", state, ticks, err)
+	stat := "42 (a) b) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 987654 0 0"
+	state, threads, ticks, err := parseStat(stat)
+	if err != nil || state != 'S' || threads != 3 || ticks != 987654 {
+		t.Errorf("state %c, %d threads, start %d, error %v", state, threads, ticks, err)
 	}
-	if _, _, err := parseStat("42 cut off"); err == nil {
+	if _, _, _, err := parseStat("42 cut off"); err == nil {
 		t.Error("no error for a line without command")
 	}
 }

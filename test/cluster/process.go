@@ -56,8 +56,8 @@ func identify(pid int) (identity, bool) {
 	if err != nil {
 		return identity{}, false
 	}
-	state, ticks, err := parseStat(string(stat))
-	if err != nil || state == 'X' || state == 'Z' && !hasThreads(pid) {
+	state, threads, ticks, err := parseStat(string(stat))
+	if err != nil || state == 'X' || state == 'Z' && threads <= 1 {
 		return identity{}, false
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -67,22 +67,18 @@ func identify(pid int) (identity, bool) {
 	return identity{PID: pid, StartTicks: ticks, Boot: strings.TrimSpace(string(boot))}, true
 }
 
-// hasThreads reports whether a process has threads besides its first.
-func hasThreads(pid int) bool {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	return err == nil && len(tasks) > 1
-}
-
-// parseStat reads a process's state and start time from /proc/<pid>/stat. Its
-// second field is the command in parentheses, which may hold blanks and ")".
-func parseStat(stat string) (state byte, startTicks uint64, err error) {
+// parseStat reads a process's state, number of threads and start time from /proc/<pid>/stat. Its
+// second field is the command in parentheses, which may hold blanks and ")". (A listing of
+// /proc/<pid>/task may lack threads while others end.)
+func parseStat(stat string) (state byte, threads, startTicks uint64, err error) {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])
 	if end < 0 || len(fields) < 20 {
-		return 0, 0, fmt.Errorf("unexpected content of /proc/<pid>/stat: %q", stat)
+		return 0, 0, 0, fmt.Errorf("unexpected content of /proc/<pid>/stat: %q", stat)
 	}
-	startTicks, err = strconv.ParseUint(fields[19], 10, 64)
-	return fields[0][0], startTicks, err
+	threads, errThreads := strconv.ParseUint(fields[17], 10, 64)
+	startTicks, errTicks := strconv.ParseUint(fields[19], 10, 64)
+	return fields[0][0], threads, startTicks, errors.Join(errThreads, errTicks)
 }
 
 func (id identity) alive() bool {
@@ -102,7 +98,7 @@ func (id identity) stopped() bool {
 		if err != nil {
 			continue // it has ended
 		}
-		if state, _, err := parseStat(string(stat)); err != nil || state != 'T' && state != 'Z' && state != 'X' {
+		if state, _, _, err := parseStat(string(stat)); err != nil || state != 'T' && state != 'Z' && state != 'X' {
 			return false
 		}
 	}
