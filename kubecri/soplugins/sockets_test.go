@@ -301,7 +301,7 @@ func TestSocketsHostileAnswers(t *testing.T) {
 		says   string
 	}{
 		"never":         {nil, `device plugin "widgets" failed in Allocate: did not return in time: 300ms`},
-		"100 MB":        {&answer{Env: map[string]string{"A": strings.Repeat("x", 100<<20)}}, "larger than max"},
+		"16 MB":         {&answer{Env: map[string]string{"A": strings.Repeat("x", 16<<20)}}, "larger than max"},
 		"the root":      {&answer{Mounts: []*pb.Mount{{HostPath: "/", ContainerPath: "/"}}}, "the container's root"},
 		"no device":     {&answer{DeviceNodes: []string{"/etc/passwd"}}, "not a device node"},
 		"no CDI device": {&answer{CdiDevices: []string{"gpu"}}, "CDI name"},
@@ -316,9 +316,9 @@ func TestSocketsHostileAnswers(t *testing.T) {
 			s := startSockets(t, nil, timeout)
 			w := &widgets{states: make(chan *pb.NodeState, 1)}
 			w.states <- has("x")
-			w.allocate = func(ctx context.Context, _ *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
+			w.allocate = func(context.Context, *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
 				if test.answer == nil {
-					<-ctx.Done()
+					<-t.Context().Done() // and not at the call's deadline, which this side may see first
 					return nil, errors.New("never")
 				}
 				return test.answer, nil
