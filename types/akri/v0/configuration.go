@@ -107,6 +107,16 @@ type ConfigurationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="instanceNameDigits cannot be changed; create another Configuration"
 	InstanceNameDigits int32 `json:"instanceNameDigits,omitempty"`
 
+	// allocator says who gives the devices to pods. Slots, the default, are given by kube-scheduler of
+	// Kubeslot to pods that request akri.sh/<configuration>. With DRA the devices are in ResourceSlices of
+	// the driver slots.kubeslot.io, and pods get them by ResourceClaims of the DeviceClass
+	// <configuration>.slots.kubeslot.io, from any scheduler; it needs Kubernetes 1.36 or newer. It may be
+	// changed while pods hold slots: they keep them, and an Instance changes over once nobody holds it.
+	// +optional
+	// +default="Slots"
+	// +kubebuilder:default=Slots
+	Allocator Allocator `json:"allocator,omitempty"`
+
 	// discovery has a few nodes discover devices that many nodes reach over the
 	// network. Without it each node discovers for itself.
 	// +optional

@@ -20,7 +20,7 @@ const (
 const MaxConfigurationProblems = 16
 
 // ConfigurationStatus counts the Configuration's devices, slots and brokers, and lists
-// problems. The controller writes it for people: no component decides by it.
+// problems. The controller writes it for people, but for allocator: no component decides by the rest.
 type ConfigurationStatus struct {
 	// observedGeneration is the generation that the rest is about.
 	// +optional
@@ -37,6 +37,10 @@ type ConfigurationStatus struct {
 	// slots are those of all Instances.
 	// +optional
 	Slots SlotCount `json:"slots,omitzero"`
+
+	// allocator is who gives the devices, where that is not the default or was not.
+	// +optional
+	Allocator *AllocatorStatus `json:"allocator,omitempty"`
 
 	// brokers are those of all Instances.
 	// +optional

@@ -81,9 +81,13 @@ type SlotClaimSpec struct {
 	NodeName string `json:"nodeName"`
 
 	// pod is the one that uses the slot; not known where the kubelet's device
-	// manager gives out slots.
+	// manager gives out slots, and of slots that DRA gives.
 	// +optional
 	Pod *PodReference `json:"pod,omitempty"`
+
+	// resourceClaim is the ResourceClaim that the slot is allocated to; its pods use it.
+	// +optional
+	ResourceClaim *ResourceClaimReference `json:"resourceClaim,omitempty"`
 
 	// container is the pod's container that the slot was taken for. Others of the
 	// pod may use it later: a container after an init container.
@@ -94,7 +98,7 @@ type SlotClaimSpec struct {
 	// level says how the slot was requested.
 	Level Level `json:"level"`
 
-	// holder is the pod's UID, or the id of the kubelet's device.
+	// holder is the pod's UID, the id of the kubelet's device, or what DRAHolder returns.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[^:]+$`
@@ -126,6 +130,20 @@ type PodReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// uid is the pod's: another pod of the same name has another one.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
+}
+
+// ResourceClaimReference names one ResourceClaim.
+type ResourceClaimReference struct {
+	// namespace is the ResourceClaim's.
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// name is the ResourceClaim's.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid is the ResourceClaim's: another of the same name has another one.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
