@@ -73,8 +73,8 @@ func ours(user string) bool {
 
 // checkWrites looks at all that our components have written while the tests ran. None
 // lacks a right or is refused by an admission policy, and each object has one writer:
-// the controller writes Instances, and a node's kubecri that node's slices. Only claims
-// have several.
+// the controller writes Instances, ResourceSlices and DeviceClasses, and a node's kubecri
+// that node's DeviceSlices. Only claims have several.
 func checkWrites(ctx context.Context) error {
 	events, err := readAudit()
 	if err != nil {
@@ -122,7 +122,7 @@ func checkWrites(ctx context.Context) error {
 // writesItsOwn reports whether a component of ours may be the writer of the object.
 func (e auditEvent) writesItsOwn() bool {
 	switch e.ObjectRef.Resource {
-	case "instances":
+	case "instances", "resourceslices", "deviceclasses":
 		return e.User.Username == controllerUser
 	case "deviceslices":
 		return strings.HasPrefix(e.ObjectRef.Name, strings.TrimPrefix(e.User.Username, "system:kubecri:")+"-")

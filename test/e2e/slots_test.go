@@ -104,6 +104,7 @@ type holding struct {
 	holder string
 	node   string
 	level  v1alpha1.Level
+	claim  string // the ResourceClaim that it names, as namespace/name; "" when none
 }
 
 // heldBy is what the claims of a pod's slots say that it got through CL requests.
@@ -125,6 +126,9 @@ func (r *rig) claims(configuration string) map[string]holding {
 		h := holding{holder: c.Spec.Holder, node: c.Spec.NodeName, level: c.Spec.Level}
 		if c.Spec.Pod != nil {
 			h.pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
+		}
+		if c.Spec.ResourceClaim != nil {
+			h.claim = c.Spec.ResourceClaim.Namespace + "/" + c.Spec.ResourceClaim.Name
 		}
 		held[c.Name] = h
 	}
