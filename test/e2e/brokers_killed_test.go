@@ -119,11 +119,16 @@ func (s *statusRecorder) WriteHeader(code int) {
 }
 
 // nameOf returns "create pods" for a write in the test's namespace that is not an Event,
-// and "delete slotclaims" for one of its Configuration's claims, which have no namespace.
+// "delete slotclaims" for one of its Configuration's claims, and "create resourceslices" for
+// what DRA reads: these have no namespace.
 func (k *killer) nameOf(req *http.Request) (string, bool) {
 	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[req.Method]
 	if strings.Contains(req.URL.Path, "/slotclaims/killed-") {
 		return verb + " slotclaims", verb != ""
+	}
+	if _, path, found := strings.Cut(req.URL.Path, "/apis/resource.k8s.io/v1/"); found {
+		resource, _, _ := strings.Cut(path, "/")
+		return verb + " " + resource, verb != ""
 	}
 	_, path, found := strings.Cut(req.URL.Path, "/namespaces/"+k.ns+"/")
 	parts := strings.Split(path, "/") // resource, name, subresource

@@ -27,53 +27,73 @@ func (r *rig) allocator(configuration string, to akriv0.Allocator) {
 // allocator's once nobody holds it.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
+	newRig(t).handOver("moves")
+}
+
+// The same while the controller is killed after each of its writes.
+func TestHandOverControllerKilled(t *testing.T) {
+	testAll(t, "kills the controller after each of its writes")
 	r := newRig(t)
+	k := r.killAfterEachWrite()
+	r.handOver("moves-killed")
+	kills := k.stop()
+	t.Logf("killed after: %v", kills)
+	for _, write := range []string{"create resourceslices", "delete resourceslices", "create deviceclasses"} {
+		if kills[write] == 0 {
+			t.Errorf("never killed after %q: %v", write, kills)
+		}
+	}
+}
+
+// handOver moves a Configuration of that name to DRA and back.
+func (r *rig) handOver(name string) {
+	r.Helper()
 	dir := r.TempDir()
-	devices := r.debugEcho("moves", 1, func(c *akriv0.Configuration) {
+	devices := r.debugEcho(name, 1, func(c *akriv0.Configuration) {
 		c.Spec.DiscoveryHandler.DiscoveryDetails = fmt.Sprintf(
-			"descriptions: [moves0, moves1]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", dir)
-	}, "moves0", "moves1")
-	r.createTemplate("one", wants("moves", 1))
+			"descriptions: [%s0, %[1]s1]\nmounts: [{containerPath: /slots, hostPath: %s}]\n", name, dir)
+	}, name+"0", name+"1")
+	r.createTemplate("one", wants(name, 1))
 	create := func(p *v1.Pod) {
 		p.Spec.Containers[0].Args = []string{"hold", "/slots", "1h"}
 		r.create(p)
 	}
-	create(newPod("slot", nodeA, map[string]int64{"moves": 1}))
-	held := r.instancesOf(r.agree("slot", "moves", 1))[0]
+	create(newPod("slot", nodeA, map[string]int64{name: 1}))
+	held := r.instancesOf(r.agree("slot", name, 1))[0]
 	free := devices[0].name
 	if free == held {
 		free = devices[1].name
 	}
 
-	r.allocator("moves", akriv0.AllocatorDRA)
-	r.awaitAllocator("moves", akriv0.AllocatorDRA, held)
-	r.awaitPublished("moves", free)
+	r.allocator(name, akriv0.AllocatorDRA)
+	r.awaitAllocator(name, akriv0.AllocatorDRA, held)
+	r.awaitPublished(name, free)
 	create(claimPod("claim", nodeB, "one"))
-	if got := r.instancesOf(r.agreeDRA("claim", "moves", 1)); got[0] != free {
-		t.Errorf("the claim has %q, want %s: the other one is held", got, free)
+	if got := r.instancesOf(r.agreeDRA("claim", name, 1)); got[0] != free {
+		r.Errorf("the claim has %q, want %s: the other one is held", got, free)
 	}
-	r.agree("slot", "moves", 1)
+	r.agree("slot", name, 1)
 	create(claimPod("next", nodeB, "one"))
 	r.awaitUnallocated("next")
 	r.delete("slot")
-	r.agreeDRA("next", "moves", 1)
-	r.awaitAllocator("moves", akriv0.AllocatorDRA)
-	r.awaitPublished("moves", held, free)
+	r.agreeDRA("next", name, 1)
+	r.awaitAllocator(name, akriv0.AllocatorDRA)
+	r.awaitPublished(name, held, free)
 
-	r.allocator("moves", akriv0.AllocatorSlots)
-	r.awaitPublished("moves")
-	create(newPod("back", nodeA, map[string]int64{"moves": 1}))
-	r.awaitPending("back", "moves")
-	r.agreeDRA("claim", "moves", 1)
+	r.allocator(name, akriv0.AllocatorSlots)
+	r.awaitPublished(name)
+	create(newPod("back", nodeA, map[string]int64{name: 1}))
+	r.awaitPending("back", name)
+	r.agreeDRA("claim", name, 1)
 	r.delete("next")
-	if got := r.instancesOf(r.agree("back", "moves", 1)); got[0] != held {
-		t.Errorf("pod back has %q, want %s: the other one is held by a claim", got, held)
+	if got := r.instancesOf(r.agree("back", name, 1)); got[0] != held {
+		r.Errorf("pod back has %q, want %s: the other one is held by a claim", got, held)
 	}
-	r.agreeDRA("claim", "moves", 1)
+	r.agreeDRA("claim", name, 1)
 	r.delete("claim")
-	r.awaitAllocator("moves", "")
-	create(newPod("too", nodeB, map[string]int64{"moves": 1}))
-	r.agree("too", "moves", 1)
+	r.awaitAllocator(name, "")
+	create(newPod("too", nodeB, map[string]int64{name: 1}))
+	r.agree("too", name, 1)
 	r.noConflict(dir)
 }
 
