@@ -55,7 +55,12 @@ func Probe(ctx context.Context, runtime Runtime) (Support, error) {
 		EnableCDI   *bool    `json:"enableCDI"`
 		CDISpecDirs []string `json:"cdiSpecDirs"`
 	}
-	if err := json.Unmarshal([]byte(status.Info["config"]), &config); err != nil || config.EnableCDI == nil {
+	err = json.Unmarshal([]byte(status.Info["config"]), &config)
+	if err == nil && config.EnableCDI == nil && len(config.CDISpecDirs) > 0 { // containerd since 2.4
+		s.On, s.Dirs, s.Why = true, config.CDISpecDirs, "it says cdiSpecDirs, and cannot turn CDI off"
+		return s, nil
+	}
+	if err != nil || config.EnableCDI == nil {
 		s.Why = "the runtime does not say enableCDI in its verbose Status"
 		return s, nil
 	}

@@ -35,6 +35,7 @@ func TestProbe(t *testing.T) {
 		dirs    int
 	}{
 		{"containerd 2", runtime{"containerd", "v2.3.7", config(`{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/run/cdi"]}`), nil}, true, 2},
+		{"containerd with CDI always on", runtime{"containerd", "v2.4.2", config(`{"cdiSpecDirs":["/etc/cdi","/run/cdi"]}`), nil}, true, 2},
 		{"containerd with CDI off", runtime{"containerd", "v2.3.7", config(`{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}`), nil}, false, 1},
 		{"containerd that does not say", runtime{"containerd", "v1.6.0", config(`{}`), nil}, false, 0},
 		{"CRI-O", runtime{"cri-o", "1.36.0", nil, nil}, true, 0},
