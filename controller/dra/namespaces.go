@@ -9,14 +9,18 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// Annotations of a DeviceClass, written by the controller. The policy in deploy/policies/dra.yaml reads them.
 const (
 	// allowedNamespaces are the names of namespaces that may use the DeviceClass, separated by commas, the
 	// Configuration's own first. Without it all may.
+	//
+	// Annotation of DeviceClasses. Written by the controller. Read by the policy kubeslot-allowed-namespaces.
 	allowedNamespaces = "kubeslot.io/allowed-namespaces"
+
 	// allowedNamespaceLabels is a label selector of further ones: requirements separated by semicolons, each
 	// of a key, an operator of labels.Requirement and, separated by commas, its values. An empty one selects
 	// all, as an empty selector does.
+	//
+	// Annotation of DeviceClasses. Written by the controller. Read by the policy kubeslot-allowed-namespaces.
 	allowedNamespaceLabels = "kubeslot.io/allowed-namespace-labels"
 )
 

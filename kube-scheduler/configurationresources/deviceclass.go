@@ -14,7 +14,7 @@ import (
 
 // unambiguous refuses a pod when a DRA DeviceClass has the name of a resource that
 // it asks for as its extendedResourceName: upstream's DynamicResources would give
-// the pod a device of that class, and this plugin a slot.
+// the pod a device of that class, and this plugin a slot. See withoutDRA for the one DeviceClass that may.
 //
 // It asks what DynamicResources asks, so that the two never differ: nothing with the
 // feature DRAExtendedResource off, or without the API resource.k8s.io.

@@ -30,7 +30,7 @@ type Cache struct {
 	// guard notices that a backup was restored; nil where nothing feeds the cache.
 	guard *restored.Guard
 
-	// kinds are the names of Configurations. The framework's hints read it without mu.
+	// kinds are the names of Configurations that give slots. The framework's hints read it without mu.
 	kinds sync.Map
 	// choosing are the names of the nodes that choose slots themselves. Reserve and Bind read it
 	// without mu.
