@@ -35,6 +35,7 @@ var (
 	Kubecri = append([]Permission{
 		{Verbs: "get list watch create update", Resource: "leases.coordination.k8s.io", To: "agree on who discovers for others"},
 		{Verbs: "get list watch", Resource: "pods", To: "know the assignments of its node's pods"},
+		{Verbs: "get", Resource: "resourceclaims.resource.k8s.io", To: "prepare those with slots of its node"},
 		{Verbs: "get list watch", Resource: "nodes", To: "know its own, and the labels of nodes that report for others"},
 		{Verbs: "patch", Resource: "nodes/status", To: "advertise totals"},
 		{Verbs: "create patch", Resource: "events", To: "tell people"},
