@@ -22,9 +22,9 @@ import (
 
 // Reasons of failed writes, as the metric has them.
 const (
-	droppedFields = "DroppedFields"
-	invalidSlice  = "Invalid"
-	otherReason   = "Other"
+	droppedFields = "dropped_fields"
+	invalidSlice  = "invalid"
+	otherReason   = "other"
 )
 
 // maxProblemLength is how long what the API server says of a slice may be, in bytes, in a status: it may
