@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -36,6 +37,15 @@ type published struct {
 	nodes  *corev1.NodeSelector // nil: all nodes
 	// limit is how many devices the pool has at most: what a node may report for its Configuration.
 	limit int
+}
+
+// same reports whether both are published alike; nil is not published.
+func (p *published) same(other *published) bool {
+	if p == nil || other == nil {
+		return p == other
+	}
+	return p.pool == other.pool && p.limit == other.limit &&
+		apiequality.Semantic.DeepEqual(p.nodes, other.nodes) && apiequality.Semantic.DeepEqual(p.device, other.device)
 }
 
 // publish returns how an Instance's device is published; nil for not at all. hostname returns a node's label

@@ -143,6 +143,21 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// A report that says the same changes nothing that is published.
+func TestPublishedTheSame(t *testing.T) {
+	report := func(model string) *published {
+		return publish("cam-8120fe", inventory.Device{Configuration: draConfiguration("cam"), Nodes: []string{"a"},
+			Reported: deviceOf(false, map[string]string{"MODEL": model})}, hostname)
+	}
+	if p := report("m"); !p.same(report("m")) || p.same(report("n")) || p.same(nil) {
+		t.Error("another report of the same device is another one, or one of another model the same")
+	}
+	var none *published
+	if !none.same(nil) || none.same(report("m")) {
+		t.Error("what is not published is the same as what is")
+	}
+}
+
 // What is published the API server takes, whatever nodes report.
 func TestPoolsAreValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

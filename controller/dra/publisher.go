@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -127,7 +126,7 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	defer queue.Done(request)
 	instance := request.Name
 	before, now := p.instances[instance], publish(instance, p.Inventory.Device(instance), p.hostname)
-	if apiequality.Semantic.DeepEqual(before, now) {
+	if before.same(now) {
 		return true
 	}
 	if before != nil {
