@@ -50,6 +50,7 @@ var (
 	// Scheduler is what the scheduler may do beyond what Kubernetes gives every scheduler.
 	Scheduler = []Permission{
 		{Verbs: "get list watch", Resource: "configurations.akri.sh", To: "know what can be requested"},
+		{Verbs: "patch", Resource: "configurations/status.akri.sh", To: "hand devices over between slots and DRA"},
 		{Verbs: "get list watch", Resource: "deviceslices.kubeslot.io", To: "know what nodes see"},
 		{Verbs: "get list watch", Resource: "slotclaims.kubeslot.io", To: "know what nodes use"},
 		{Verbs: "assign", Resource: "instances.akri.sh", To: "send device assignments with its bindings"},
