@@ -15,10 +15,14 @@ import (
 
 // Taints of devices of which nobody gets a slot, while those who have one keep it.
 const (
-	// TaintGone is on a device that no node sees any more, and that a node lists since it is held there.
-	TaintGone = "kubeslot.io/gone"
-	// TaintUnschedulable is on a device of which no node knows whether it is there.
-	TaintUnschedulable = "kubeslot.io/unschedulable"
+	// taintGone is on a device that no node sees any more, and that a node lists since it is held there.
+	//
+	// Taint of devices in ResourceSlices. Written by controller. Read by schedulers, people.
+	taintGone = "kubeslot.io/gone"
+	// taintUnschedulable is on a device of which no node knows whether it is there.
+	//
+	// Taint of devices in ResourceSlices. Written by controller. Read by schedulers, people.
+	taintUnschedulable = "kubeslot.io/unschedulable"
 )
 
 // maxProperties is how many of a device's properties are attributes: what the API allows in a device, less
@@ -46,9 +50,9 @@ func publish(instance string, d inventory.Device, hostname func(node string) str
 	case report == nil && d.Gone == nil:
 		return nil
 	case report == nil:
-		report, nodes, taint = d.Gone, d.GoneFrom, TaintGone
+		report, nodes, taint = d.Gone, d.GoneFrom, taintGone
 	case len(nodes) == 0:
-		nodes, taint = d.Nodes, TaintUnschedulable
+		nodes, taint = d.Nodes, taintUnschedulable
 	}
 	p := &published{pool: instance, limit: 1}
 	switch {

@@ -191,18 +191,19 @@ func refused(name string, pool resourceslice.Pool, i int) error {
 }
 
 func drawDevice(t *rapid.T) (string, inventory.Device) {
-	c := draConfiguration(rapid.SampledFrom([]string{"cam", "cam", "cam", strings.Repeat("c", 56)}).Draw(t, "configuration"))
+	names := []string{"cam", "cam", "cam", strings.Repeat("c", 56)}
+	c := draConfiguration(rapid.SampledFrom(names).Draw(t, "configuration"))
 	c.Spec.Capacity = rapid.Int32Range(0, 10000).Draw(t, "capacity")
 	id := rapid.StringN(1, 100, -1).Draw(t, "id")
 	shared := rapid.IntRange(0, 3).Draw(t, "shared") == 0
 	node := rapid.SampledFrom([]string{"a", "a", "a", "b.c", strings.Repeat("n", 58)}).Draw(t, "node")
 	instance := slot.InstanceName(c.Name, slot.InstanceHash(id, shared, node, slot.ShortHash))
-	names, values := rapid.StringMatching(`[_a-zA-Z][-_a-zA-Z0-9]{0,40}`), rapid.StringN(0, 70, 70)
+	keys, values := rapid.StringMatching(`[_a-zA-Z][-_a-zA-Z0-9]{0,40}`), rapid.StringN(0, 70, 70)
 	if rapid.Bool().Draw(t, "valid") {
-		names, values = rapid.StringMatching(`[_a-zA-Z][_a-zA-Z0-9]{0,31}`), rapid.StringN(0, 64, 64)
+		keys, values = rapid.StringMatching(`[_a-zA-Z][_a-zA-Z0-9]{0,31}`), rapid.StringN(0, 64, 64)
 	}
 	n := rapid.SampledFrom([]int{0, 1, 1, 1, 1, 50}).Draw(t, "count")
-	report := deviceOf(shared, rapid.MapOfN(names, values, n, n).Draw(t, "properties"))
+	report := deviceOf(shared, rapid.MapOfN(keys, values, n, n).Draw(t, "properties"))
 	d := inventory.Device{Configuration: c, Reported: report, Nodes: []string{node}}
 	if shared && rapid.Bool().Draw(t, "discovered") {
 		labels := rapid.SampledFrom([]map[string]string{nil, {"k8s.io/role": "", "b": "1"}}).Draw(t, "labels")
