@@ -71,10 +71,10 @@ func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaim
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look whether ResourceClaim %s/%s is allocated: %w", ref.Namespace, ref.Name, err)
 	}
-	if err != nil || claim.UID != ref.UID {
-		claim = &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{UID: ref.UID}} // gone, and so not allocated
+	if err != nil {
+		claim = &resourceapi.ResourceClaim{} // gone, and so not allocated
 	}
-	all, err := wants(claim)
+	all, err := wants(claim) // of another claim of the name they have other holders
 	if err != nil {
 		return err
 	}
