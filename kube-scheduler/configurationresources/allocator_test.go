@@ -15,6 +15,9 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
+// devicesOfDRA says that DRA gives all devices.
+var devicesOfDRA = &akriv0.AllocatorStatus{Current: akriv0.AllocatorDRA}
+
 // dracameras is cameras(1) with an allocator, and one that its status says.
 func dracameras(allocator akriv0.Allocator, status *akriv0.AllocatorStatus) *akriv0.Configuration {
 	c := cameras(1)
@@ -27,7 +30,6 @@ func dracameras(allocator akriv0.Allocator, status *akriv0.AllocatorStatus) *akr
 func TestDevicesThatDRAGives(t *testing.T) {
 	const instead = "Configuration default/cam has spec.allocator DRA: request it with a ResourceClaim of " +
 		"DeviceClass cam.slots.kubeslot.io"
-	all := &akriv0.AllocatorStatus{Current: akriv0.AllocatorDRA}
 	held := akriv0.NewAllocatorStatus(akriv0.AllocatorDRA, []string{"cam-000001", "cam-000002"})
 	for name, test := range map[string]struct {
 		configuration *akriv0.Configuration
@@ -35,7 +37,7 @@ func TestDevicesThatDRAGives(t *testing.T) {
 	}{
 		"just begun":      {dracameras(akriv0.AllocatorDRA, nil), instead + "; the change from Slots has just begun"},
 		"some are held":   {dracameras(akriv0.AllocatorDRA, held), instead + "; DRA waits for 2 Instances"},
-		"changed":         {dracameras(akriv0.AllocatorDRA, all), instead},
+		"changed":         {dracameras(akriv0.AllocatorDRA, devicesOfDRA), instead},
 		"on its way back": {dracameras("", held), "until Configuration default/cam has changed to allocator Slots"},
 	} {
 		for _, requested := range []string{"cam", "cam-000001"} {
@@ -65,7 +67,7 @@ func draRig(t *testing.T) (*rig, *extendedresourcecache.ExtendedResourceCache) {
 	r := newRig(t)
 	classes := extendedresourcecache.NewExtendedResourceCache(klog.Background())
 	r.handle.dra = draManager{classes: classes}
-	r.cache.SetConfiguration(dracameras(akriv0.AllocatorDRA, &akriv0.AllocatorStatus{Current: akriv0.AllocatorDRA}))
+	r.cache.SetConfiguration(dracameras(akriv0.AllocatorDRA, devicesOfDRA))
 	mic := cameras(1)
 	mic.Name = "mic"
 	r.cache.SetConfiguration(mic)
@@ -113,7 +115,10 @@ func TestExtendedResourceOfTheOwnDeviceClass(t *testing.T) {
 		t.Errorf("assigned: %s", annotation)
 	}
 
-	// The class has the name still when the devices are no longer DRA's.
+	// The class has the name still when the devices go back, and for a moment when they are no longer DRA's.
+	r.cache.SetConfiguration(dracameras("", devicesOfDRA))
+	_, status = r.filter(pod("p", "1"), "node-a")
+	wantStatus(t, "on its way back", status, fwk.UnschedulableAndUnresolvable, "has changed to allocator Slots")
 	r.cache.SetConfiguration(cameras(1))
 	_, status = r.filter(pod("p", "1"), "node-a")
 	wantStatus(t, "the class is left over", status, fwk.UnschedulableAndUnresolvable,

@@ -196,7 +196,15 @@ func (a *Admission) Refuse(ctx context.Context, err error) error {
 // entitlement looks at the pod as the API server has it, if it is here already, and at
 // the assignment in its annotations.
 func (a *Admitter) entitlement(annotations map[string]string, pod claims.Pod, container string) (entitlement, error) {
-	return decide(a.Node, annotations, pod, container, a.spec(annotations, pod), a.Plugins.Gives, a.Verifier.Verify)
+	spec := a.spec(annotations, pod)
+	e, err := decide(a.Node, annotations, pod, container, spec, a.Plugins.Gives, a.Verifier.Verify)
+	if err != nil && spec != nil {
+		err = allocatedByDRA(err, requests(spec, container), func(name string) bool {
+			c, known := a.Claims.Configuration(name)
+			return known && c != nil && !c.GivesSlots()
+		})
+	}
+	return e, err
 }
 
 // spec returns the pod as the API server has it, nil while it is not here.

@@ -2,6 +2,8 @@ package admit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // entitlement is what a container is to get.
@@ -101,9 +104,28 @@ func ours(list types.ResourceList) map[string]int64 {
 	return requested
 }
 
-// requests returns the slots that a container's spec asks for.
+// requests returns the slots that a container's spec asks for. DRA gives what it has made a ResourceClaim of.
 func requests(pod *corev1.Pod, container string) map[string]int64 {
-	return ours(specRequests(pod, container))
+	all := ours(specRequests(pod, container))
+	maps.DeleteFunc(all, func(resource string, _ int64) bool {
+		return assignment.ByDRA(pod, container, assignment.ResourcePrefix+resource)
+	})
+	return all
+}
+
+// allocatedByDRA is err, or what to do instead for a container that requests as slots what DRA allocates. dra
+// reports whether that are a Configuration's devices.
+func allocatedByDRA(err error, requested map[string]int64, dra func(configuration string) bool) error {
+	for _, resource := range slices.Sorted(maps.Keys(requested)) {
+		for _, configuration := range []string{resource, v1alpha1.DeviceConfiguration(resource)} {
+			if dra(configuration) {
+				return claims.Refusef("it requests %s%s, which DRA allocates (allocatedByDRA): have its pod use a "+
+					"ResourceClaim of DeviceClass %s instead", assignment.ResourcePrefix, resource,
+					v1alpha1.DeviceClassName(configuration))
+			}
+		}
+	}
+	return err
 }
 
 // specRequests returns what a container's spec asks for. Ephemeral containers

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coreinformers "k8s.io/client-go/informers"
@@ -20,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	"github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -176,6 +178,10 @@ func TestCountSlots(t *testing.T) {
 	named.CreationTimestamp, young.CreationTimestamp = later, metav1.Unix(200, 0)
 	of := deviceSlice("a-1", "lens")
 	of.Spec.Devices[0].Configuration.Name = gate
+	toDRA, back, foundByDRA := configuration("cam", 2), configuration("cam", 2), configuration("found", 3)
+	toDRA.Spec.Allocator, foundByDRA.Spec.Allocator = v0.AllocatorDRA, v0.AllocatorDRA
+	foundByDRA.Spec.Discovery = &v0.Discovery{}
+	back.Status.Allocator = v0.NewAllocatorStatus(v0.AllocatorDRA, nil) // the scheduler gives no slots yet
 	foreign := deviceSlice("b-0", "roof")
 	foreign.Spec.NodeName = "b"
 	wrong := deviceSlice("a-1", "gate")
@@ -186,15 +192,30 @@ func TestCountSlots(t *testing.T) {
 		reached        Reached
 		want           map[string]int64
 	}{
-		"devices times capacity":                 {[]*v0.Configuration{configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard")}, nil, map[string]int64{"cam": 4}},
-		"no capacity is 1":                       {[]*v0.Configuration{configuration("cam", 0)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 1}},
-		"another node's slice":                   {[]*v0.Configuration{configuration("cam", 2)}, []*v1alpha1.DeviceSlice{foreign}, nil, map[string]int64{"cam": 0}},
-		"a hash that is not the id's":            {[]*v0.Configuration{configuration("cam", 2)}, []*v1alpha1.DeviceSlice{wrong}, nil, map[string]int64{"cam": 0}},
-		"hashes of another length":               {[]*v0.Configuration{long}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 0}},
-		"of a Configuration that is gone":        {nil, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{}},
-		"the oldest of two of one name owns it":  {[]*v0.Configuration{another, configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 2}},
-		"named as an Instance of an older one":   {[]*v0.Configuration{named, configuration("cam", 2)}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard"), of}, nil, map[string]int64{"cam": 4}},
-		"named as an Instance of a younger one":  {[]*v0.Configuration{named, young}, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard"), of}, nil, map[string]int64{"cam": 2, gate: 5}},
+		"devices times capacity": {[]*v0.Configuration{configuration("cam", 2)},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard")}, nil, map[string]int64{"cam": 4}},
+		"no capacity is 1": {[]*v0.Configuration{configuration("cam", 0)},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 1}},
+		"another node's slice": {[]*v0.Configuration{configuration("cam", 2)},
+			[]*v1alpha1.DeviceSlice{foreign}, nil, map[string]int64{"cam": 0}},
+		"a hash that is not the id's": {[]*v0.Configuration{configuration("cam", 2)},
+			[]*v1alpha1.DeviceSlice{wrong}, nil, map[string]int64{"cam": 0}},
+		"hashes of another length": {[]*v0.Configuration{long}, []*v1alpha1.DeviceSlice{deviceSlice("a-0",
+			"gate")}, nil, map[string]int64{"cam": 0}},
+		"of a Configuration that is gone": {nil, []*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil,
+			map[string]int64{}},
+		"the oldest of two of one name owns it": {[]*v0.Configuration{another, configuration("cam", 2)},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 2}},
+		"named as an Instance of an older one": {[]*v0.Configuration{named, configuration("cam", 2)},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard"), of}, nil, map[string]int64{"cam": 4}},
+		"named as an Instance of a younger one": {[]*v0.Configuration{named, young},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate", "yard"), of}, nil, map[string]int64{"cam": 2, gate: 5}},
+		"devices that DRA gives": {[]*v0.Configuration{toDRA},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 0}},
+		"devices that DRA still gives": {[]*v0.Configuration{back},
+			[]*v1alpha1.DeviceSlice{deviceSlice("a-0", "gate")}, nil, map[string]int64{"cam": 0}},
+		"devices that other nodes discover and DRA gives": {[]*v0.Configuration{foundByDRA}, nil,
+			func(string) (int, bool) { return 7, true }, map[string]int64{"found": 0}},
 		"devices that other nodes discover":      {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 7, true }, map[string]int64{"found": 21}},
 		"devices that others discover, not read": {[]*v0.Configuration{found}, nil, func(string) (int, bool) { return 0, false }, map[string]int64{"found": 12}},
 	} {
@@ -265,5 +286,20 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(),
 		"the Node's writer and the informers are required") {
 		t.Errorf("New() = %v", err)
+	}
+}
+
+// What a pod has by DRA, through a DeviceClass's extendedResourceName, is not held as slots.
+func TestPodsHoldNoSlotsByDRA(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u",
+		Annotations: map[string]string{assignment.HolderAnnotation: "u"}}}
+	p.Spec.NodeName = "a"
+	p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"akri.sh/cam": resource.MustParse("1"), "akri.sh/mic": resource.MustParse("2")}}}}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "main",
+			ResourceName: "akri.sh/cam"}}}
+	if got := heldByPods("a", owned{}, []*corev1.Pod{p}); got["akri.sh/cam"] != 0 || got["akri.sh/mic"] != 2 {
+		t.Errorf("held %v, want the two of akri.sh/mic", got)
 	}
 }

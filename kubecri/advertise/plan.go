@@ -142,7 +142,7 @@ func heldByPods(node string, ours owned, pods []*corev1.Pod) types.ResourceList 
 			continue
 		}
 		for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-			if ours.has(name) {
+			if ours.has(name) && !assignment.ByDRA(pod, "", string(name)) {
 				sum[types.ResourceName(name)] += quantity.Value()
 			}
 		}

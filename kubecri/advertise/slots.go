@@ -14,7 +14,8 @@ import (
 
 // slots counts the slots that the node reaches, by Configuration: what its
 // DeviceSlices list, and so what the scheduler knows. Configurations that own their
-// names have an entry, also with none. byAge are the Configurations' names, the oldest first.
+// names have an entry, also with none, as those have whose devices DRA gives. byAge are the Configurations'
+// names, the oldest first.
 func (a *Advertiser) slots(node *corev1.Node) (slots map[string]int64, byAge []string, err error) {
 	configurations, err := a.config.Configurations.Lister().List(labels.Everything())
 	if err != nil {
@@ -37,7 +38,7 @@ func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceS
 			continue
 		}
 		slots[name] = 0
-		if c.Spec.Discovery == nil {
+		if c.Spec.Discovery == nil || !c.GivesSlots() {
 			continue
 		}
 		if n, known := reached(name); known {
@@ -48,7 +49,7 @@ func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceS
 		}
 	}
 	for c, d := range deviceslices.Counted(node.Name, reported, oldest) {
-		if !devices[d.Instance()] {
+		if !devices[d.Instance()] && c.GivesSlots() {
 			devices[d.Instance()] = true
 			slots[c.Name] += int64(c.Spec.Slots())
 		}

@@ -26,7 +26,9 @@ func TestResourceClaimsKeepSlots(t *testing.T) {
 	if _, err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.still(t, name.String(), "CL dra.u1.s0 "+here)
+	for range 3 { // it is more than the grace between them
+		f.still(t, name.String(), "CL dra.u1.s0 "+here)
+	}
 	if _, other, err := f.HoldFor(t.Context(), name, forDRA("dra.u2.s0")); other == nil || err != nil {
 		t.Errorf("another ResourceClaim has the slot, too: %v, %v", other, err)
 	}

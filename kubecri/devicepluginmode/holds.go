@@ -201,6 +201,9 @@ func whose(c *v1alpha1.SlotClaim) string {
 	if c.Spec.Pod != nil {
 		pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
 	}
+	if claim := c.Spec.ResourceClaim; claim != nil {
+		return fmt.Sprintf("claimed by ResourceClaim %s/%s on node %s", claim.Namespace, claim.Name, c.Spec.NodeName)
+	}
 	if pod != "" {
 		return fmt.Sprintf("claimed by pod %s on node %s", pod, c.Spec.NodeName)
 	}

@@ -39,7 +39,8 @@ type served struct {
 //
 // Devices are those of the node's own slices, for only of these its claims count. Slots are
 // given of those that a handler has reported since the start. With spec.discovery devices are
-// those that any node lists.
+// those that any node lists. Of a Configuration whose devices DRA gives there are those alone of which ids
+// hold slots.
 func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	seen, changed := p.Devices()
 	p.mu.Lock()
@@ -59,15 +60,19 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	}
 	for instance := range seen {
 		configuration, _ := slot.SplitInstance(instance)
-		if c := oldest.InForce(configuration); c != nil && c.Spec.Discovery != nil {
-			of(configuration).devices[instance] = true
+		if c := oldest.InForce(configuration); c != nil && c.Spec.Discovery != nil && c.GivesSlots() {
+			of(configuration).devices[instance] = !heldByDRA(c, instance)
 		}
 	}
 	reported, _ := p.Slices.Lister().List(labels.Everything())
 	for c, d := range deviceslices.Counted(p.Node, reported, oldest) {
+		if !c.GivesSlots() {
+			continue
+		}
 		_, is := seen[d.Instance()]
 		s := of(c.Name)
-		s.devices[d.Instance()], s.onlyHere[d.Instance()] = is && !d.Unschedulable, !d.Shared
+		s.devices[d.Instance()] = is && !d.Unschedulable && !heldByDRA(c, d.Instance())
+		s.onlyHere[d.Instance()] = !d.Shared
 	}
 	for configuration, instances := range p.heldInstances() {
 		maps.Copy(of(configuration).held, instances)
@@ -79,6 +84,12 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		maps.DeleteFunc(s.held, func(instance string, _ bool) bool { return oldest.InForce(instance) != nil })
 	}
 	return inv, changed
+}
+
+// heldByDRA reports whether ResourceClaims, or ResourceSlices, still have the Instance of a Configuration whose
+// slots DRA gave before.
+func heldByDRA(c *v0.Configuration, instance string) bool {
+	return c.Status.Allocator != nil && c.Status.Allocator.Holds(instance)
 }
 
 // capacity is the number of slots of an Instance that the node sees, 0 for others.

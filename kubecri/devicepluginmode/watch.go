@@ -90,7 +90,7 @@ func (p *Plugins) others(instance string) []*v1alpha1.SlotClaim {
 	}
 	return slices.DeleteFunc(p.met.Merge(shown), func(c *v1alpha1.SlotClaim) bool {
 		name, err := c.Slot()
-		ours := c.Spec.NodeName == p.Node && c.Spec.Pod == nil && c.DeletionTimestamp == nil
+		ours := c.Spec.NodeName == p.Node && c.Spec.Pod == nil && !c.Spec.ByDRA() && c.DeletionTimestamp == nil
 		return ours || err != nil || name.Instance != instance
 	})
 }

@@ -28,7 +28,7 @@ func TestLeftovers(t *testing.T) {
 	elsewhere.Status.Allocation.Devices.Results[0].ShareID = ptr.To(types.UID("s9"))
 	deallocated := claim("u1")
 	deallocated.Status.Allocation = nil
-	anew := claim("u2")
+	anew := claim("u2", "one "+camera+" 1")
 	anew.Name = "claim-u1"
 	ended := podOf("ended", "claim-u1")
 	ended.Status.Phase = corev1.PodSucceeded

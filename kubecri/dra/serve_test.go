@@ -48,6 +48,12 @@ func TestServe(t *testing.T) {
 	r := start(t, a, here, base)
 	stop := r.run(t)
 	registry := filepath.Join(r.KubeletDirectory, "plugins_registry", "slots.kubeslot.io-reg.sock")
+	unrelated := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mic"}}
+	if _, err := a.AkriV0().Configurations("default").Create(t.Context(), unrelated,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another Configuration to be known", func() bool { return r.configuration("mic-8120fe") != nil })
 	if _, err := os.Stat(r.KubeletDirectory); err == nil {
 		t.Error("there are sockets, and no Configuration is DRA's")
 	}
