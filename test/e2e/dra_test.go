@@ -149,11 +149,13 @@ func TestDRAJob(t *testing.T) {
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))
 }
 
-// With uniqueDevices false, pods may ask for an extended resource as before. DRA makes their claims.
+// With uniqueDevices false, pods may ask for an extended resource as before. The scheduler makes their claims, of
+// different devices.
 func TestDRAExtendedResource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.draEcho("press-dra", 3, func(c *akriv0.ConfigurationSpec) { c.UniqueDevices = new(bool) }, "press-dra0")
+	notUnique := func(c *akriv0.ConfigurationSpec) { c.UniqueDevices = new(bool) }
+	r.draEcho("press-dra", 1, notUnique, "press-dra0", "press-dra1")
 	classes, of := kube.ResourceV1().DeviceClasses(), v1alpha1.DeviceClassName("press-dra")
 	r.await("the DeviceClass to give the extended resource", func() (bool, string) {
 		class, err := classes.Get(r.ctx, of, metav1.GetOptions{})
@@ -163,10 +165,10 @@ func TestDRAExtendedResource(t *testing.T) {
 	})
 	r.create(newPod("two", nodeA, map[string]int64{"press-dra": 2}))
 	r.agreeDRA("two", "press-dra", 2)
-	r.create(newPod("more", nodeB, map[string]int64{"press-dra": 2}))
+	r.create(newPod("more", nodeB, map[string]int64{"press-dra": 1}))
 	r.awaitUnallocated("more")
 	r.delete("two")
-	r.agreeDRA("more", "press-dra", 2)
+	r.agreeDRA("more", "press-dra", 1)
 }
 
 // Two pods on two nodes race for a shared device's last slot by claims: one runs, the other waits until it ends.
