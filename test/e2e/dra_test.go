@@ -256,3 +256,52 @@ func TestDRARefusals(t *testing.T) {
 	r.create(claimPod("own", "", "one"))
 	r.agreeDRA("own", "dra-only", 1)
 }
+
+// What the README of examples/dra says: each pod gets what its file says, and a Deployment moves to claims.
+func TestExampleDRA(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const cameras, belt = "lab-cameras", "belt-cameras"
+	r.applyExample("dra", "cameras.yaml", "any.yaml", "two.yaml", "gate.yaml", "shared.yaml", "press.yaml")
+	r.applyExample("dra", "before.yaml")
+	r.agreeDRA("any", cameras, 1)
+	if two := r.instancesOf(r.agreeDRA("two", cameras, 2)); len(two) != 2 {
+		t.Errorf("pod two has slots of %q, want two cameras", two)
+	}
+	r.agreeDRA("gate", cameras, 1)
+	if env := r.env("gate"); env["DEBUG_ECHO_DESCRIPTION"] != "gate" {
+		t.Errorf("pod gate has the camera %q", env["DEBUG_ECHO_DESCRIPTION"])
+	}
+	if a, b := r.agreeDRA("shared-a", cameras, 1), r.agreeDRA("shared-b", cameras, 1); !slices.Equal(a, b) {
+		t.Errorf("the pods of one claim have %q and %q", a, b)
+	}
+	r.agreeDRA("batch", "lab-press", 1)
+
+	for _, pod := range r.awaitDeployment("belt", 2, false) {
+		r.agree(pod, belt, 1)
+	}
+	r.applyExample("dra", "after.yaml")
+	for _, pod := range r.awaitDeployment("belt", 2, true) {
+		r.agreeDRA(pod, belt, 1)
+	}
+	r.check(kube.AppsV1().Deployments(r.ns).Delete(r.ctx, "belt", metav1.DeleteOptions{}))
+}
+
+// awaitDeployment waits until just n pods of the Deployment are there and run, all with claims or none, and returns
+// their names.
+func (r *rig) awaitDeployment(name string, n int, claims bool) (pods []string) {
+	r.Helper()
+	r.await(fmt.Sprintf("%d pods of Deployment %s to run", n, name), func() (bool, string) {
+		list, err := kube.CoreV1().Pods(r.ns).List(r.ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+		r.check(err)
+		pods = nil
+		for _, p := range list.Items {
+			runs := p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil
+			if runs && (len(p.Spec.ResourceClaims) > 0) == claims {
+				pods = append(pods, p.Name)
+			}
+		}
+		return len(pods) == n && len(list.Items) == n, fmt.Sprint(pods, " of ", len(list.Items))
+	})
+	return pods
+}
