@@ -45,6 +45,8 @@ type arm struct {
 	dra bool
 	// consumable: DRA's devices are as many as ours, each for as many claims as ours has slots.
 	consumable bool
+	// allocatorDRA: a Configuration with allocator DRA, and our scheduler.
+	allocatorDRA bool
 }
 
 var arms = []arm{
@@ -55,11 +57,12 @@ var arms = []arm{
 	{name: "dra-extended", prefix: "example.com/", dra: true},
 	{name: "dra-claim", dra: true},
 	{name: "dra-consumable", dra: true, consumable: true},
+	{name: "dra-kubeslot", dra: true, allocatorDRA: true},
 }
 
 // install makes the arm's plugins the default ones of the process.
 func (a arm) install() {
-	if a.ours {
+	if a.ours || a.allocatorDRA {
 		defaults.Install()
 		return
 	}
@@ -71,7 +74,7 @@ func (a arm) install() {
 // registry returns the plugins that upstream lacks. The CRDs are there before
 // the plugin starts, as in a cluster.
 func (a arm) registry() frameworkruntime.Registry {
-	if !a.ours {
+	if !a.ours && !a.allocatorDRA {
 		return nil
 	}
 	o := &binding.Options{}

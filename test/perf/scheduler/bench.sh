@@ -5,7 +5,7 @@
 #   PODS    pods measured in each run (2000), but in full
 #   DRAPODS pods measured in runs of DRA's arms, which take longer (250; shared 20)
 #   SHAPES  of dense,two,sparse,shared,full (all); two without DRA's arms
-#   ARMS    of plain,ours,strict,signed,dra-extended,dra-claim,dra-consumable (all but signed)
+#   ARMS    of plain,ours,strict,signed,dra-extended,dra-claim,dra-consumable,dra-kubeslot (all but signed)
 #   PREQUEUEING=true enables SchedulerPreQueueingHints
 #   BATCHING=true enables OpportunisticBatching, which scheduler_perf disables, and
 #           ends the default topology constraints, with which it does nothing
@@ -60,7 +60,7 @@ run() {
 # of its speed, hits all of them alike.
 : >"$out/raw.txt"
 IFS=, read -ra shapes <<<"${SHAPES:-dense,two,sparse,shared,full}"
-IFS=, read -ra arms <<<"${ARMS:-plain,ours,strict,dra-extended,dra-claim,dra-consumable}"
+IFS=, read -ra arms <<<"${ARMS:-plain,ours,strict,dra-extended,dra-claim,dra-consumable,dra-kubeslot}"
 for ((n = 0; n < ${COUNT:-6}; n++)); do
   for shape in "${shapes[@]}"; do
     for ((i = 0; i < ${#arms[@]}; i++)); do
@@ -70,5 +70,5 @@ for ((n = 0; n < ${COUNT:-6}; n++)); do
 done
 
 echo
-go tool benchstat -col '/arm@(plain ours strict signed dra-extended dra-claim dra-consumable)' -row /shape,/nodes \
+go tool benchstat -col '/arm@(plain ours strict signed dra-extended dra-claim dra-consumable dra-kubeslot)' -row /shape,/nodes \
   -filter '.unit:(pods/s OR cpu-ms/pod OR writes/pod OR events/pod OR heap-MB)' "$out/raw.txt" | tee "$out/table.txt"

@@ -51,7 +51,7 @@ func (r run) writeConfig(b *testing.B) string {
 	}
 	createPods := func(namespace string, count, slots int, measure bool) {
 		if r.dra && r.prefix == "" {
-			template := write(namespace+"-claim.yaml", claimTemplate(slots))
+			template := write(namespace+"-claim.yaml", r.claimTemplate(slots))
 			ops = append(ops, op{"opcode": "createAny", "namespace": namespace, "templatePath": template})
 		}
 		ops = append(ops, op{"opcode": "createPods", "namespace": namespace, "count": count,
@@ -136,6 +136,10 @@ func (r run) deviceClass() *resourceapi.DeviceClass {
 			CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driverName)},
 		}}},
 	}
+	if r.allocatorDRA {
+		of := publishedClass()
+		class.Name, class.Spec = of.Name, of.Spec
+	}
 	if r.prefix != "" {
 		name := r.prefix + kindName
 		class.Spec.ExtendedResourceName = &name
@@ -143,8 +147,8 @@ func (r run) deviceClass() *resourceapi.DeviceClass {
 	return class
 }
 
-func claimTemplate(n int) *resourceapi.ResourceClaimTemplate {
-	return &resourceapi.ResourceClaimTemplate{
+func (a arm) claimTemplate(n int) *resourceapi.ResourceClaimTemplate {
+	template := &resourceapi.ResourceClaimTemplate{
 		TypeMeta:   metav1.TypeMeta{APIVersion: resourceapi.SchemeGroupVersion.String(), Kind: "ResourceClaimTemplate"},
 		ObjectMeta: metav1.ObjectMeta{Name: claimTemplateName(n)},
 		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: resourceapi.ResourceClaimSpec{
@@ -156,4 +160,8 @@ func claimTemplate(n int) *resourceapi.ResourceClaimTemplate {
 			}}},
 		}},
 	}
+	if a.allocatorDRA {
+		template.Spec.Spec.Devices = publishedRequest(n)
+	}
+	return template
 }

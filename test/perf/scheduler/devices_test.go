@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
@@ -43,23 +44,36 @@ func (r run) prepare(m *meter) perf.NodeUpdateFn {
 			if err := waitForSlots(tCtx, last.Spec); err != nil {
 				return err
 			}
-		case r.dra:
-			slices := r.resourceSlices(reach)
-			if err := create(len(slices), func(i int) error {
-				_, err := tCtx.Client().ResourceV1().ResourceSlices().Create(tCtx, slices[i], metav1.CreateOptions{})
-				return err
-			}); err != nil {
+		case r.allocatorDRA:
+			if err := r.createDRA(tCtx, scheduler, reach); err != nil {
 				return err
 			}
-			if err := poll(tCtx, func(context.Context) (bool, error) {
-				seen, err := profile.SharedDRAManager().ResourceSlices().ListWithDeviceTaintRules()
-				return len(seen) == len(slices), err
-			}); err != nil {
-				return fmt.Errorf("wait until the scheduler has seen the ResourceSlices: %w", err)
+		case r.dra:
+			if err := createResourceSlices(tCtx, scheduler, r.resourceSlices(reach)); err != nil {
+				return err
 			}
 		}
 		return m.start(profile.SharedInformerFactory().Core().V1().Pods().Informer())
 	}
+}
+
+// createResourceSlices makes the slices, and waits until the scheduler has seen them.
+func createResourceSlices(tCtx ktesting.TContext, scheduler *kubescheduler.Scheduler,
+	slices []*resourceapi.ResourceSlice) error {
+	if err := create(len(slices), func(i int) error {
+		_, err := tCtx.Client().ResourceV1().ResourceSlices().Create(tCtx, slices[i], metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return err
+	}
+	dra := scheduler.Profiles[v1.DefaultSchedulerName].SharedDRAManager()
+	if err := poll(tCtx, func(context.Context) (bool, error) {
+		seen, err := dra.ResourceSlices().ListWithDeviceTaintRules()
+		return len(seen) == len(slices), err
+	}); err != nil {
+		return fmt.Errorf("wait until the scheduler has seen the ResourceSlices: %w", err)
+	}
+	return nil
 }
 
 // create calls one for 0 to n-1, several at a time, and returns an error of them.

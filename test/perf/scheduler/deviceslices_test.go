@@ -80,7 +80,7 @@ func (r run) createSlices(tCtx ktesting.TContext, reach []v1.Node) (last *v1alph
 		if _, err := client.AkriV0().Configurations(namespace).Create(tCtx, &akriv0.Configuration{
 			ObjectMeta: metav1.ObjectMeta{Name: kind},
 			Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho"},
-				Capacity: int32(capacity), InstanceNameDigits: slot.LongHash},
+				Capacity: int32(capacity), InstanceNameDigits: slot.LongHash, Allocator: r.allocator()},
 		}, metav1.CreateOptions{}); err != nil {
 			return nil, err
 		}

@@ -6,7 +6,7 @@
 //   - shapes_test.go: the clusters in which they are compared
 //   - config_test.go: an arm and a shape as scheduler_perf's test case
 //   - devices_test.go: the devices, made before the pods: ours in
-//     deviceslices_test.go, DRA's in resourceslices_test.go
+//     deviceslices_test.go, DRA's in resourceslices_test.go, those of allocator DRA in allocatordra_test.go
 //   - meter_test.go, writes_test.go: what is measured
 //   - invariant_test.go: what must hold after each run
 //

@@ -32,6 +32,13 @@ func (r run) check(tCtx ktesting.TContext) error {
 			errs = append(errs, fmt.Errorf("pod %s is not bound", pods.Items[i].Name))
 		}
 	}
+	if r.allocatorDRA {
+		claims, err := tCtx.Client().ResourceV1().ResourceClaims(metav1.NamespaceAll).List(tCtx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		errs = append(errs, r.checkClaims(claims.Items))
+	}
 	if !r.ours {
 		return errors.Join(errs...)
 	}
