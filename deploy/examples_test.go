@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -28,7 +29,7 @@ func TestExamples(t *testing.T) {
 		story := filepath.Base(filepath.Dir(file))
 		stories[story] = append(stories[story], r.objects(file)...)
 	}
-	if len(stories) < 9 {
+	if len(stories) < 10 {
 		t.Errorf("found only %d stories", len(stories))
 	}
 	for story, objects := range stories {
@@ -47,7 +48,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: the API server warns: %s", story, text)
 		}
 		for _, o := range slices.Backward(objects) {
-			r.check(r.akri.Delete(r.Context(), o, client.GracePeriodSeconds(0)))
+			r.check(client.IgnoreNotFound(r.akri.Delete(r.Context(), o, client.GracePeriodSeconds(0))))
 		}
 		r.warnings.texts = nil // of what is deleted
 	}
@@ -76,6 +77,9 @@ func (r *rig) apply(story string, o *unstructured.Unstructured) {
 		)
 		if err != nil && strings.Contains(err.Error(), "strict decoding error") {
 			r.Fatalf("%s: %s %s: %v", story, o.GetKind(), o.GetName(), err)
+		}
+		if apierrors.IsAlreadyExists(err) { // two files have it, as it is before and after a change
+			r.check(client.IgnoreNotFound(r.akri.Delete(r.Context(), o)))
 		}
 		return err == nil, fmt.Sprint(err)
 	})

@@ -16,7 +16,9 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -94,7 +96,7 @@ func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) *policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: p.Spec.ParamKind != nil}
 	check := func(what string, r cel.ConditionEvaluator) cel.ConditionEvaluator {
 		for _, err := range r.CompilationErrors() {
 			t.Errorf("policy %s: %s: %v", p.Name, what, err)
@@ -120,10 +122,11 @@ func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) *policy {
 	}
 	matcher := matchconditions.NewMatcher(check("matchConditions", compiler.CompileCondition(conditions, declared, environment.NewExpressions)),
 		p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	ofMessages := cel.OptionalVariableDeclarations{HasParams: declared.HasParams}
 	return &policy{spec: &p.Spec, validator: validating.NewValidator(
 		check("validations", compiler.CompileCondition(validations, declared, environment.NewExpressions)), matcher,
 		compiler.CompileCondition(nil, declared, environment.NewExpressions),
-		check("messages", compiler.CompileCondition(messages, cel.OptionalVariableDeclarations{}, environment.NewExpressions)),
+		check("messages", compiler.CompileCondition(messages, ofMessages, environment.NewExpressions)),
 		p.Spec.FailurePolicy, nil)}
 }
 
@@ -138,6 +141,9 @@ type request struct {
 	collection bool
 	// may are the rights of who makes it, as "verb resource.group namespace".
 	may rights
+	// params is the parameter, and namespace that of the object; nil for none.
+	params    runtime.Object
+	namespace *corev1.Namespace
 }
 
 type rights []string
@@ -193,7 +199,8 @@ func (p *policy) decide(t *testing.T, r request, budget int64) []validating.Poli
 	}
 	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject.Object(), attributes.VersionedOldObject.Object(), kind,
 		named.GetNamespace(), name, r.resource, r.subresource, operation, nil, false, r.by)
-	return p.validator.Validate(context.Background(), r.resource, attributes, nil, nil, budget, r.may).Decisions
+	result := p.validator.Validate(context.Background(), r.resource, attributes, r.params, r.namespace, budget, r.may)
+	return result.Decisions
 }
 
 // covers reports whether the policy is for such requests.

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/kubeslot/kubeslot/controller/validation"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -43,7 +45,7 @@ func stories(t *testing.T) map[string][]string {
 			t.Errorf("%s is neither a README nor YAML", file)
 		}
 	}
-	if len(all) < 9 {
+	if len(all) < 10 {
 		t.Errorf("found only %d stories", len(all))
 	}
 	return all
@@ -118,7 +120,12 @@ func TestObjects(t *testing.T) {
 				t.Errorf("%s: %v", path, err)
 				continue
 			}
-			if c, is := object.(*akriv0.Configuration); is {
+			switch c := object.(type) {
+			case *resourceapi.ResourceClaim:
+				selectors(t, path, &c.Spec)
+			case *resourceapi.ResourceClaimTemplate:
+				selectors(t, path, &c.Spec.Spec)
+			case *akriv0.Configuration:
 				if found := checker.Check(c); len(found.Errors)+len(found.Warnings) > 0 {
 					t.Errorf("%s: %v, %q", path, found.Errors, found.Warnings)
 				}
@@ -127,6 +134,18 @@ func TestObjects(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// selectors checks that the scheduler can read a claim's selectors.
+func selectors(t *testing.T, path string, spec *resourceapi.ResourceClaimSpec) {
+	t.Helper()
+	for _, request := range spec.Devices.Requests {
+		for _, s := range request.Exactly.Selectors {
+			if r := cel.GetCompiler(cel.Features{}).CompileCELExpression(s.CEL.Expression, cel.Options{}); r.Error != nil {
+				t.Errorf("%s: %s: %v", path, s.CEL.Expression, r.Error)
+			}
+		}
 	}
 }
 

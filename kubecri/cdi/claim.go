@@ -27,6 +27,9 @@ import (
 // claimKind is the kind of the devices of ResourceClaims.
 const claimKind = v1alpha1.DRADriver + "/claim"
 
+// claimPrefix begins the names of their specs' files: slots.kubeslot.io-claim-<claim's UID>.json.
+const claimPrefix = v1alpha1.DRADriver + "-claim-"
+
 // ClaimDevice returns the CDI name of what a request of a ResourceClaim gives. A subrequest's is
 // <request>/<subrequest>.
 func ClaimDevice(claim types.UID, request string) string {
@@ -38,7 +41,7 @@ func claimDevice(claim types.UID, request string) string {
 }
 
 func (s *store) claimPath(claim types.UID) string {
-	return filepath.Join(s.dir, v1alpha1.DRADriver+"-claim-"+string(claim)+suffix)
+	return filepath.Join(s.dir, claimPrefix+string(claim)+suffix)
 }
 
 // Usable returns an error where the runtime is not known to resolve names of ours.
@@ -50,9 +53,10 @@ func (i *Injector) Usable() error {
 		"turn CDI on (containerd's enable_cdi), or give kubecri a --cdi-dir that the runtime reads", i.store.dir)
 }
 
-// PutClaim writes the spec of a ResourceClaim: what each of its requests gives.
-func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Additions) error {
-	data, err := describeClaim(claim, requests)
+// PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations.
+func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Additions,
+	annotations map[string]string) error {
+	data, err := describeClaim(claim, requests, annotations)
 	if err != nil {
 		return fmt.Errorf("CDI cannot describe it: %w", err)
 	}
@@ -80,6 +84,31 @@ func (i *Injector) HasClaim(claim types.UID, requests ...string) bool {
 	})
 }
 
+// ClaimAnnotations returns the annotations of all specs of ResourceClaims, by the claims' UIDs.
+func (i *Injector) ClaimAnnotations() (map[types.UID]map[string]string, error) {
+	files, err := filepath.Glob(i.store.claimPath("*"))
+	if err != nil {
+		return nil, err
+	}
+	all := map[types.UID]map[string]string{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a CDI spec: %w", err)
+		}
+		var spec specs.Spec
+		if err := json.Unmarshal(data, &spec); err != nil {
+			return nil, fmt.Errorf("read CDI spec %s: %w", file, err)
+		}
+		uid := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), claimPrefix), suffix)
+		all[types.UID(uid)] = spec.Annotations
+	}
+	return all, nil
+}
+
 // RemoveClaim removes the spec of a ResourceClaim, if there is one.
 func (i *Injector) RemoveClaim(claim types.UID) error {
 	i.store.mu.Lock()
@@ -90,8 +119,9 @@ func (i *Injector) RemoveClaim(claim types.UID) error {
 	return nil
 }
 
-func describeClaim(claim types.UID, requests map[string]inject.Additions) ([]byte, error) {
-	spec := &specs.Spec{Kind: claimKind}
+func describeClaim(claim types.UID, requests map[string]inject.Additions,
+	annotations map[string]string) ([]byte, error) {
+	spec := &specs.Spec{Kind: claimKind, Annotations: annotations}
 	for _, request := range slices.Sorted(maps.Keys(requests)) {
 		add := requests[request]
 		nodes, err := resolved(add.Devices)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -30,8 +31,13 @@ func TestSpecOfAResourceClaim(t *testing.T) {
 	if i.HasClaim("u1") {
 		t.Error("a claim that was not prepared has a spec")
 	}
-	if err := i.PutClaim("u1", requests); err != nil {
+	annotations := map[string]string{"slots.kubeslot.io/prepared": `{"name":"c"}`}
+	if err := i.PutClaim("u1", requests, annotations); err != nil {
 		t.Fatal(err)
+	}
+	noted := map[types.UID]map[string]string{"u1": annotations}
+	if all, err := i.ClaimAnnotations(); err != nil || cmp.Diff(noted, all) != "" {
+		t.Errorf("annotations: %s (%v)", cmp.Diff(noted, all), err)
 	}
 	data, err := os.ReadFile(i.store.claimPath("u1"))
 	if err != nil {
@@ -41,7 +47,7 @@ func TestSpecOfAResourceClaim(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := specs.Spec{Version: "0.5.0", Kind: "slots.kubeslot.io/claim", Devices: []specs.Device{
+	want := specs.Spec{Version: "0.6.0", Kind: "slots.kubeslot.io/claim", Annotations: annotations, Devices: []specs.Device{
 		{Name: "u1-cams.first", ContainerEdits: specs.ContainerEdits{Env: []string{"AKRI_DEVICES=[]", "A=b=c\nd"},
 			Mounts: []*specs.Mount{{HostPath: "/etc/hosts", ContainerPath: "/a", Type: "bind",
 				Options: []string{"rbind", "rprivate", "ro"}}}}},
@@ -78,7 +84,7 @@ func TestWhatASpecOfAResourceClaimCannotHave(t *testing.T) {
 			ContainerPath: "/dev/x"}}},
 		"a variable that is not of letters": {Env: []inject.Variable{{Name: "A", Value: "\xff"}}},
 	} {
-		if data, err := describeClaim("u1", map[string]inject.Additions{"r": add}); err == nil {
+		if data, err := describeClaim("u1", map[string]inject.Additions{"r": add}, nil); err == nil {
 			t.Errorf("%s: described as %s", name, data)
 		}
 	}

@@ -4,7 +4,8 @@
 //
 // To prepare is to claim the slots (package claims) and then to write a CDI spec that has what containers
 // get (package cdi); to unprepare is to do so backwards. Nothing else is stored: what a ResourceClaim holds
-// is found by the holder of SlotClaims, so that a restart changes nothing. What is to be done is decided by
+// is found by the holder of SlotClaims, so that a restart changes nothing, and a SlotClaim that somebody
+// deletes is made again by the CDI spec (again.go). What is to be done is decided by
 // functions of values (plan.go). The scheduler only counts slots; to create a SlotClaim is what keeps two
 // from one slot.
 //

@@ -70,8 +70,9 @@ type Devices interface {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	wake chan struct{}     // asks for another look at whether the driver is needed
-	busy keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
+	wake    chan struct{}     // asks for another look at whether the driver is needed
+	deleted chan struct{}     // says that a SlotClaim was deleted
+	busy    keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
@@ -92,7 +93,8 @@ func New(config Config) (*Driver, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	d := &Driver{Config: config, wake: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
+	d := &Driver{Config: config, wake: make(chan struct{}, 1),
+		deleted: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
 	return d, d.follow()
 }
 

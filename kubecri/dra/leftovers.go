@@ -26,24 +26,25 @@ import (
 // not ask to unprepare what the former has prepared. Its slots are released when the ResourceClaim is not
 // allocated any more and nothing can run that has them.
 
-// releaseLeftovers looks for such slots until ctx is done.
-func (d *Driver) releaseLeftovers(ctx context.Context) {
+// keep keeps what is claimed as what is prepared until ctx is done: it claims again (again.go), and releases.
+func (d *Driver) keep(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := d.Clock.NewTicker(d.Resync)
 	defer ticker.Stop()
 	failing := false
 	for {
-		select {
-		case <-ticker.C():
-		case <-ctx.Done():
-			return
-		}
-		err := d.leftovers(ctx)
+		err := errors.Join(d.claimAgain(ctx), d.leftovers(ctx))
 		if err != nil && !failing && ctx.Err() == nil { // once an outage
-			logger.Error(err, "Slots of ResourceClaims that may not be in use any more stay held; trying again",
+			logger.Error(err, "What ResourceClaims have is not claimed, or not released; trying again",
 				"every", d.Resync)
 		}
 		failing = err != nil
+		select {
+		case <-ticker.C():
+		case <-d.deleted:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

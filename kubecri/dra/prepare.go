@@ -59,7 +59,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		}
 	}
 	if err == nil {
-		err = d.describe(claim.UID, all, held, devices)
+		err = d.describe(claim, all, held, devices)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.giveBack(ctx, took))
@@ -137,9 +137,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 		}
 		name := slot.Name{Instance: w.instance, Index: index}
 		wrote, other, err := d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
-			Holder: w.holder,
-			ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name,
-				UID: claim.UID}})
+			Holder: w.holder, ResourceClaim: new(reference(claim))})
 		switch {
 		case errors.Is(err, claims.ErrNotBelieved):
 			taken[index] = "another node, which cannot reach the device"
@@ -169,6 +167,10 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	}
 	slices.SortFunc(*held, func(a, b slot.Name) int { return a.Index - b.Index })
 	return took, nil
+}
+
+func reference(claim *resourceapi.ResourceClaim) v1alpha1.ResourceClaimReference {
+	return v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 }
 
 // maxNamed is how many holders of slots an error names.
@@ -204,7 +206,8 @@ func (d *Driver) giveBack(ctx context.Context, names []slot.Name) error {
 
 // describe writes the CDI spec of the ResourceClaim: a device for each request, with all that its slots
 // bring. Of a container with several requests one's AKRI_DEVICES wins, so that each has another of its name.
-func (d *Driver) describe(claim types.UID, all []want, held [][]slot.Name, devices map[string]discovery.Device) error {
+func (d *Driver) describe(claim *resourceapi.ResourceClaim, all []want, held [][]slot.Name,
+	devices map[string]discovery.Device) error {
 	grants := map[string][]inject.Grant{}
 	for i, w := range all {
 		for _, name := range held[i] {
@@ -230,7 +233,11 @@ func (d *Driver) describe(claim types.UID, all []want, held [][]slot.Name, devic
 		}
 		given[request] = add
 	}
-	return d.CDI.PutClaim(claim, given)
+	annotations, err := annotationsOf(reference(claim), all, held)
+	if err != nil {
+		return err
+	}
+	return d.CDI.PutClaim(claim.UID, given, annotations)
 }
 
 // prepared is what the kubelet is to know. The runtime gets the name of a request's CDI device once.

@@ -26,12 +26,7 @@ const startRetry = time.Second
 
 // follow has it found out again whether the driver is needed when that may have changed.
 func (d *Driver) follow() error {
-	wake := func() {
-		select {
-		case d.wake <- struct{}{}:
-		default: // it is to be already
-		}
-	}
+	wake := func() { ask(d.wake) }
 	for _, informer := range []cache.SharedIndexInformer{d.Configurations.Informer(), d.SlotClaims.Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { wake() }, UpdateFunc: func(any, any) { wake() }})
@@ -39,7 +34,17 @@ func (d *Driver) follow() error {
 			return fmt.Errorf("dra: %w", err)
 		}
 	}
-	return nil
+	_, err := d.SlotClaims.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(any) { ask(d.deleted) }})
+	return err
+}
+
+// ask asks for something to be done soon, by a channel with one place.
+func ask(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is to be already
+	}
 }
 
 // needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration,
@@ -68,7 +73,7 @@ func (d *Driver) Run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { d.releaseLeftovers(ctx) })
+	running.Go(func() { d.keep(ctx) })
 	failing := false
 	for {
 		helper, err := d.start(ctx)

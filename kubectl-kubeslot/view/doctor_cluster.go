@@ -38,8 +38,12 @@ var oldest = utilversion.MajorMinor(1, version.OldestKubernetesMinor)
 // maxSchedulerSkew how many a scheduler may (Kubernetes' version skew policy).
 const maxKubeletSkew, maxSchedulerSkew = 3, 1
 
+// draPolicy is for clusters with a Configuration of allocator DRA: a cluster without DRA's API cannot have it.
+const draPolicy = "kubeslot-allowed-namespaces"
+
 // policies are those of deploy/policies that refuse, each with what anybody may do without it.
 var policies = map[string]string{
+	draPolicy:                  "pods of all namespaces can get devices by ResourceClaims",
 	"kubeslot-assignment":      "who may update a pod can give it slots",
 	"kubeslot-brokers":         "who may write Configurations can run pods as any ServiceAccount",
 	"kubeslot-controller":      "who has the controller's credential can run pods in every namespace",
@@ -84,6 +88,11 @@ func (v *View) assigns() bool {
 	return false
 }
 
+// usesDRA reports whether DRA gives devices of a Configuration, or did until a moment ago.
+func (v *View) usesDRA() bool {
+	return slices.ContainsFunc(v.objects.Configurations, func(c akriv0.Configuration) bool { return !c.GivesSlots() })
+}
+
 // examineCluster looks at versions, definitions, policies and permissions, where they were
 // read.
 func (v *View) examineCluster(f *findings) {
@@ -94,7 +103,7 @@ func (v *View) examineCluster(f *findings) {
 	c.examineVersion(f, kubernetes.Get().GitVersion)
 	v.examineEmulation(f, kubernetes.Get().GitVersion)
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if !slices.Contains(c.Policies, name) {
+		if !slices.Contains(c.Policies, name) && (name != draPolicy || v.usesDRA()) {
 			f.add("validatingadmissionpolicy/"+name, "NoPolicy", "it is not there, or no binding enforces it: %s. Apply deploy/policies, or run helm upgrade", policies[name])
 		}
 	}

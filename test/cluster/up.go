@@ -140,7 +140,9 @@ func (u *upper) build(ctx context.Context) error {
 	if err := u.cfg.Versions.build(ctx, u.cfg.RepoRoot, u, u.programs); err != nil {
 		return err
 	}
-	maps.Copy(u.programs, u.cfg.Binaries)
+	if err := u.linkBinaries(); err != nil {
+		return err
+	}
 	for name, pkg := range build.Images {
 		archive := filepath.Join(u.layout.images(), name+".tar")
 		if err := writeImage(testImages[name], built[pkg], archive); err != nil {
@@ -150,6 +152,22 @@ func (u *upper) build(ctx context.Context) error {
 	}
 	u.printf("programs and images are built")
 	return u.save()
+}
+
+// linkBinaries puts the programs that replace ours into the folder of all programs: what is built for
+// the cluster, as plugins are, looks there for what loads it.
+func (u *upper) linkBinaries() error {
+	for name, file := range u.cfg.Binaries {
+		file, err := filepath.Abs(file)
+		if err != nil {
+			return err
+		}
+		u.programs[name] = filepath.Join(u.layout.bin(), name)
+		if err := os.Symlink(file, u.programs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // placePrograms puts every program into one folder: for the cluster's processes, for a

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/cluster/build"
 )
 
 // maxMessage is what the kubelet and containerd take.
@@ -153,14 +154,15 @@ func heapOf(c *cluster.Cluster, node string) func(context.Context) (float64, err
 // that a linker has written, the page cache may hold larger pieces than of any copy,
 // and what a process has mapped counts by them.
 func installed(ctx context.Context, dir string) (map[string]string, error) {
-	linked, program := filepath.Join(dir, "linked"), filepath.Join(dir, cluster.Kubecri)
-	for _, command := range [][]string{
-		{"go", "build", "-trimpath", "-o", linked, "github.com/kubeslot/kubeslot/kubecri/cmd/kubecri"},
-		{"install", "-m", "755", linked, program},
-	} {
-		if text, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%v: %w\n%s", command, err, text)
-		}
+	const pkg = "./kubecri/cmd/kubecri"
+	built, err := build.Programs{Root: ".", Packages: []string{pkg}, Out: os.Stderr}.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(dir, cluster.Kubecri)
+	install := exec.CommandContext(ctx, "install", "-m", "755", built[pkg], program)
+	if text, err := install.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%v: %w\n%s", install, err, text)
 	}
 	return map[string]string{cluster.Kubecri: program}, nil
 }
