@@ -35,6 +35,7 @@ func configurationColumns(all bool) []column[view.Configuration] {
 		{"ASSIGNED", wordColumn, func(c row) string { return strconv.Itoa(c.Assigned) }},
 		{"HELD", wordColumn, func(c row) string { return strconv.Itoa(c.Held) }},
 		{"WAITING", wordColumn, func(c row) string { return strconv.Itoa(c.Waiting) }},
+		{"ALLOCATOR", wideColumn, func(c row) string { return string(c.Allocator) }},
 		{"PROBLEM", textColumn, func(c row) string { return first(c.Problems, maxProblem) }},
 	})
 }
@@ -88,7 +89,7 @@ func podColumns(now func() time.Time, all bool) []column[view.Pod] {
 		{"STATE", wordColumn, func(p row) string { return string(p.State) }},
 		{"SINCE", wordColumn, func(p row) string { return since(p.Since, now()) }},
 		{"NODE", wordColumn, func(p row) string { return p.Node }},
-		{"REQUESTS", wordColumn, func(p row) string { return requests(p.Requests, 2) }},
+		{"REQUESTS", wordColumn, func(p row) string { return requests(p, 2) }},
 		{"SLOTS", wordColumn, func(p row) string { return strconv.Itoa(len(p.Slots)) }},
 		{"REASON", wordColumn, func(p row) string { return reasons(p.Waits) }},
 		{"MESSAGE", wideColumn, func(p row) string {
@@ -114,13 +115,25 @@ var findingColumns = []column[view.Finding]{
 	{"PROBLEM", textColumn, func(f *view.Finding) string { return f.Problem }},
 }
 
-// requests names what is asked for, such as akri.sh/cameras:2.
-func requests(all []view.Asked, most int) string {
+// requests names what the pod asks for, such as akri.sh/cameras:2, or cameras.slots.kubeslot.io:2 of a ResourceClaim.
+func requests(p *view.Pod, most int) string {
 	var texts []string
-	for _, a := range all {
+	for _, a := range p.Requests {
 		texts = append(texts, fmt.Sprintf("%s:%d", a.Resource, a.Count))
 	}
+	for i := range p.Claims {
+		texts = append(texts, claimRequests(&p.Claims[i])...)
+	}
 	return some(texts, most)
+}
+
+// claimRequests are what a ResourceClaim asks for, each as the DeviceClass and a number.
+func claimRequests(c *view.PodClaim) []string {
+	var texts []string
+	for _, r := range c.Requests {
+		texts = append(texts, fmt.Sprintf("%s:%d", r.DeviceClass, r.Count))
+	}
+	return texts
 }
 
 // reasons names each reason once.

@@ -106,6 +106,15 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 		}
 		fmt.Fprintln(w, "It asks for", plain(strings.Join(texts, ", ")))
 	}
+	if len(p.Claims) > 0 {
+		fmt.Fprintln(w, "\nIts ResourceClaims:")
+		newTable(w, []column[view.PodClaim]{
+			{"NAME", wordColumn, func(c *view.PodClaim) string { return c.Name }},
+			{"RESOURCECLAIM", wordColumn, func(c *view.PodClaim) string { return c.ResourceClaim }},
+			{"ASKS FOR", wordColumn, func(c *view.PodClaim) string { return some(claimRequests(c), 2) }},
+			{"ALLOCATED", wordColumn, func(c *view.PodClaim) string { return some(c.Devices, 3) }},
+		}, true, true, 0).print(p.Claims)
+	}
 	if len(p.Slots) > 0 {
 		fmt.Fprintln(w, "\nIt has:")
 		newTable(w, []column[view.Slot]{
@@ -143,7 +152,7 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 	for _, text := range p.Says {
 		fmt.Fprintln(w, "\nSays", plain(text))
 	}
-	if len(p.Slots)+len(p.Devices)+len(p.Waits)+len(p.Says)+len(p.Requests) == 0 {
+	if len(p.Slots)+len(p.Devices)+len(p.Waits)+len(p.Says)+len(p.Requests)+len(p.Claims) == 0 {
 		fmt.Fprintln(w, "It neither has nor waits for a device of Kubeslot.")
 	}
 }

@@ -41,6 +41,7 @@ func configurationOf(a args, ns, name string) *akriv0.Configuration {
 				metav1.Condition{Type: of, Status: metav1.ConditionFalse, Reason: reason})
 		}
 	}
+	allocator(a, c)
 	if a.has("deleting") {
 		c.DeletionTimestamp, c.Finalizers = &long, []string{"example.com/keep"}
 	}
@@ -170,6 +171,9 @@ func (s *story) claim(a args, ns string) {
 	if pod == "" {
 		c.Spec.Pod, c.Spec.Holder = nil, "device-7"
 	}
+	if name := a.get("resourceclaim", ""); name != "" {
+		heldByClaim(c, ns, name)
+	}
 	if user := a.get("by", ""); user != "" {
 		c.Annotations = map[string]string{v1alpha1.PodAnnotation: ns + "/" + user}
 	}
@@ -215,6 +219,7 @@ func (s *story) pod(a args, ns, name string) *corev1.Pod {
 		p.Annotations["required-plugins.noderesource.dev/container.main"] = fmt.Sprintf("[%q]", plugin)
 	}
 	s.status(a, p)
+	claims(a, p)
 	return p
 }
 

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,14 +37,18 @@ import (
 // it. Lines of the input go to where they are mentioned. Commands:
 //
 //	cluster                                         start anew
-//	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=]
+//	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=] [allocator=DRA] [current=DRA [held=1]]
 //	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.37.2] [kubecri=namespace [plugin=kubecri] [without=True|False]]
 //	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
 //	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
-//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread] [requires=kubecri]
+//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread] [requires=kubecri] [claims=(c:object) [template]] [extendedclaim=object]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
 //	claim slot=yard-0 node=a pod=p|by=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
+//	claim slot=yard-0 node=a resourceclaim=c         a ResourceClaim has it
+//	resourceclaim name=c [ns=] [of=cam] [count=1] [device=(yard)] [pods=(p)]   allocated with device; pods use it
+//	deviceclass [of=cam] [extended] [foreign]       with the Configuration's extended resource; not the controller's
+//	server version=v1.35.0                          of the API server
 //	usage slot=yard-0 is=                           an Instance's deviceUsage
 //	event pod=p reason=                             input: the message of a warning
 //	refused kind=ReplicaSet|Job name=rs [of=Deployment/d] [has=1] [failed] [suspended]   input: why the pods of a ReplicaSet that wants 2, or of a Job, are refused
@@ -51,7 +56,7 @@ import (
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
 //	lease node=a                                    kubecri of the node has renewed its Lease
-//	run [as=guest|viewer|deleter] [answer=y] [width=80] [broken=events]   input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
+//	run [as=guest|viewer|deleter|nodra] [answer=y] [width=80] [broken=events]   input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
 //	    a viewer may release no slots, and a deleter is refused by the policy. What is broken cannot be listed. With an answer there is a terminal to ask on, with a width one to print on
 func TestScenarios(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
@@ -74,6 +79,7 @@ type story struct {
 	answer    string                      // on the terminal; "" where there is none
 	broken    string                      // a resource that cannot be listed; "" for none
 	width     int                         // of the terminal; 0 where there is none
+	server    string                      // its version; "" for that of these libraries
 	tracker   clienttesting.ObjectTracker // has what the last command saw and did
 }
 
@@ -145,6 +151,10 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		s.set("pod/"+ns+"/"+name, s.pod(a, ns, name))
 	case "claim":
 		s.claim(a, ns)
+	case "resourceclaim":
+		s.resourceClaim(a, ns, name)
+	case "deviceclass":
+		s.deviceClass(a)
 	case "lease":
 		s.lease(a.get("node", ""))
 	case "usage":
@@ -161,6 +171,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		s.set("event/"+e.Name, e)
 	case "refused":
 		s.refused(a, ns, name, d.Input)
+	case "server":
+		s.server = a.get("version", "")
 	case "deployed":
 		s.deploy(t, a.get("without", ""))
 	case "delete":
@@ -212,7 +224,8 @@ func (s *story) clients() (*kubefake.Clientset, *akrifake.Clientset, *dynamicfak
 	}
 	kube := kubefake.NewClientset(append(core, s.namespaces()...)...)
 	kube.PrependReactor("list", "pods", selectPods(kube.Tracker()))
-	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.2"}
+	server := &version.Info{GitVersion: cmp.Or(s.server, "v1.37.2")}
+	kube.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = server
 	return kube, akrifake.NewSimpleClientset(ours...), dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), definitions...)
 }
 
@@ -232,6 +245,10 @@ func (s *story) options(as string) (o *options, out, errOut *bytes.Buffer) {
 		kube.PrependReactor("list", "*", forbid)
 		akri.PrependReactor("list", "*", forbid)
 		names.PrependReactor("list", "*", forbid)
+	}
+	if as == "nodra" {
+		kube.PrependReactor("list", "resourceclaims", forbidAll)
+		kube.PrependReactor("list", "deviceclasses", forbidAll)
 	}
 	if s.broken != "" {
 		kube.PrependReactor("list", s.broken, func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -256,6 +273,10 @@ func forbid(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.GetNamespace() == "default" {
 		return false, nil, nil
 	}
+	return forbidAll(action)
+}
+
+func forbidAll(action clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("a guest may not"))
 }
 

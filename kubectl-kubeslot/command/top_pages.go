@@ -9,7 +9,7 @@ import (
 // The columns of each page, the most important first: the others are left out where they do not fit.
 var (
 	configurationImportance = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "WAITING", "READY", "USED", "SLOTS",
-		"HANDLER", "INSTANCES", "NODES", "HELD", "ASSIGNED"}
+		"HANDLER", "INSTANCES", "NODES", "HELD", "ASSIGNED", "ALLOCATOR"}
 	instanceImportance = []string{"NAME", "NAMESPACE", "FREE", "PROBLEM", "LOST ON", "NODES", "DEVICE", "SLOTS",
 		"HELD", "CONFIGURATION", "SHARED", "ASSIGNED"}
 	slotImportance = []string{"SLOT", "NAMESPACE", "STATE", "HOLDER", "NODE", "SINCE",

@@ -53,7 +53,7 @@ type heldBy struct {
 }
 
 // kindCount is how many kinds there are.
-const kindCount = 6
+const kindCount = 8
 
 // Reach is how far each kind may be listed. Who has the same Reach may list the same objects.
 type Reach struct {
@@ -184,7 +184,7 @@ func (s *Source) scopeOf(ctx context.Context, k *kind) (reach scope, err error) 
 		reach = oneNamespace
 		_, err = k.list(ctx, s.namespace, metav1.ListOptions{Limit: 1})
 	}
-	if apierrors.IsForbidden(err) && !k.needed {
+	if k.spares(err) {
 		return nowhere, nil
 	}
 	return reach, explain(k.resource, err)

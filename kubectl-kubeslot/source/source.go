@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -83,6 +84,7 @@ type kind struct {
 	resource   string
 	namespaced bool
 	needed     bool // without it there is nothing to show
+	optional   bool // without it less is shown, and it is not said: not each API server has it, nor user may list it
 	object     runtime.Object
 	list       func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error)
 	watch      func(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error)
@@ -92,10 +94,10 @@ type kind struct {
 
 // kinds are all that a view is made of; List knows their order.
 func (s *Source) kinds() []kind {
-	akri, slots, core := s.client.AkriV0(), s.client.KubeslotV1alpha1(), s.kube.CoreV1()
+	akri, slots, core, dra := s.client.AkriV0(), s.client.KubeslotV1alpha1(), s.kube.CoreV1(), s.kube.ResourceV1()
 	type options = metav1.ListOptions
 	return []kind{
-		{"configurations.akri.sh", true, true, &akriv0.Configuration{},
+		{"configurations.akri.sh", true, true, false, &akriv0.Configuration{},
 			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
 				return akri.Configurations(ns).List(ctx, o)
 			},
@@ -105,7 +107,7 @@ func (s *Source) kinds() []kind {
 			func(o *view.Objects, items []runtime.Object) {
 				o.Configurations = values[akriv0.Configuration](items)
 			}},
-		{"instances.akri.sh", true, true, &akriv0.Instance{},
+		{"instances.akri.sh", true, true, false, &akriv0.Instance{},
 			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
 				return akri.Instances(ns).List(ctx, o)
 			},
@@ -113,7 +115,7 @@ func (s *Source) kinds() []kind {
 				return akri.Instances(ns).Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Instances = values[akriv0.Instance](items) }},
-		{"deviceslices.kubeslot.io", false, false, &v1alpha1.DeviceSlice{},
+		{"deviceslices.kubeslot.io", false, false, false, &v1alpha1.DeviceSlice{},
 			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
 				return slots.DeviceSlices().List(ctx, o)
 			},
@@ -121,7 +123,7 @@ func (s *Source) kinds() []kind {
 				return slots.DeviceSlices().Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Slices = values[v1alpha1.DeviceSlice](items) }},
-		{"pods", true, false, &corev1.Pod{},
+		{"pods", true, false, false, &corev1.Pod{},
 			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
 				return core.Pods(ns).List(ctx, o)
 			},
@@ -129,7 +131,7 @@ func (s *Source) kinds() []kind {
 				return core.Pods(ns).Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Pods = values[corev1.Pod](items) }},
-		{"nodes", false, false, &corev1.Node{},
+		{"nodes", false, false, false, &corev1.Node{},
 			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
 				return core.Nodes().List(ctx, o)
 			},
@@ -137,7 +139,7 @@ func (s *Source) kinds() []kind {
 				return core.Nodes().Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Nodes = values[corev1.Node](items) }},
-		{"slotclaims.kubeslot.io", false, false, &v1alpha1.SlotClaim{},
+		{"slotclaims.kubeslot.io", false, false, false, &v1alpha1.SlotClaim{},
 			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
 				return slots.SlotClaims().List(ctx, o)
 			},
@@ -145,6 +147,26 @@ func (s *Source) kinds() []kind {
 				return slots.SlotClaims().Watch(ctx, o)
 			},
 			func(o *view.Objects, items []runtime.Object) { o.Claims = values[v1alpha1.SlotClaim](items) }},
+		{"resourceclaims.resource.k8s.io", true, false, true, &resourceapi.ResourceClaim{},
+			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
+				return dra.ResourceClaims(ns).List(ctx, o)
+			},
+			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
+				return dra.ResourceClaims(ns).Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) {
+				o.ResourceClaims = values[resourceapi.ResourceClaim](items)
+			}},
+		{"deviceclasses.resource.k8s.io", false, false, true, &resourceapi.DeviceClass{},
+			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
+				return dra.DeviceClasses().List(ctx, o)
+			},
+			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
+				return dra.DeviceClasses().Watch(ctx, o)
+			},
+			func(o *view.Objects, items []runtime.Object) {
+				o.DeviceClasses = values[resourceapi.DeviceClass](items)
+			}},
 	}
 }
 
@@ -187,6 +209,12 @@ func (s *Source) List(ctx context.Context, wanted Wanted) (view.Objects, []strin
 	}
 	group.Wait()
 	read(last)
+	byDRA := usesDRA(values[akriv0.Configuration](answers[first]), values[v1alpha1.SlotClaim](answers[last]))
+	for i := last + 1; i < len(kinds); i++ {
+		if scopes[i] = nowhere; byDRA {
+			read(i)
+		}
+	}
 	if err := firstOf(errs); err != nil {
 		return view.Objects{}, nil, err
 	}
@@ -206,6 +234,12 @@ func (s *Source) List(ctx context.Context, wanted Wanted) (view.Objects, []strin
 	objects.PodsOf = namespaceOf("pods", kinds, scopes, s.namespace)
 	objects.ConfigurationsOf = namespaceOf("configurations.akri.sh", kinds, scopes, s.namespace)
 	return objects, missing(kinds, scopes), nil
+}
+
+// usesDRA reports whether DRA gives devices, or ResourceClaims have some from before.
+func usesDRA(configurations []akriv0.Configuration, claims []v1alpha1.SlotClaim) bool {
+	return slices.ContainsFunc(configurations, func(c akriv0.Configuration) bool { return !c.GivesSlots() }) ||
+		slices.ContainsFunc(claims, func(c v1alpha1.SlotClaim) bool { return c.Spec.ByDRA() })
 }
 
 // firstOf prefers an error that is not that the context is done, which others cause.
@@ -239,6 +273,9 @@ func namespaceOf(resource string, kinds []kind, scopes []scope, own string) stri
 func missing(kinds []kind, scopes []scope) []string {
 	var all []string
 	for i := range kinds {
+		if kinds[i].optional {
+			continue
+		}
 		switch scopes[i] {
 		case oneNamespace:
 			all = append(all, kinds[i].resource+" of other namespaces")
@@ -257,10 +294,15 @@ func (s *Source) read(ctx context.Context, k *kind) ([]runtime.Object, scope, er
 		reach = oneNamespace
 		items, err = k.pages(ctx, s.namespace, metav1.ListOptions{})
 	}
-	if apierrors.IsForbidden(err) && !k.needed {
+	if k.spares(err) {
 		return nil, nowhere, nil
 	}
 	return items, reach, explain(k.resource, err)
+}
+
+// spares reports whether the error only means that the kind is left out.
+func (k *kind) spares(err error) bool {
+	return apierrors.IsForbidden(err) && !k.needed || apierrors.IsNotFound(err) && k.optional
 }
 
 // NotInstalledError names a resource that the API server does not have.

@@ -2,8 +2,10 @@ package source
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -18,6 +20,10 @@ func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		trimPod(o)
+	case *resourceapi.ResourceClaim:
+		if !view.Ours(o) {
+			o.Spec, o.Status = resourceapi.ResourceClaimSpec{}, resourceapi.ResourceClaimStatus{}
+		}
 	case *corev1.Node:
 		o.Status.Images, o.Status.VolumesAttached, o.Status.VolumesInUse = nil, nil, nil
 	}

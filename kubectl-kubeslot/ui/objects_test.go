@@ -78,7 +78,7 @@ func TestTokensAreUsedForTheirSessionsAlone(t *testing.T) {
 }
 
 // kinds is how many are watched.
-const kinds = 6
+const kinds = 8
 
 // Who shares a cache, and may no longer list what is in it, loses the page; the others keep it.
 func TestSharingEndsWithThePermission(t *testing.T) {

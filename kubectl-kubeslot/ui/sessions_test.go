@@ -119,6 +119,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		kinds := map[string]string{"configurations": "Configuration", "instances": "Instance", "deviceslices": "DeviceSlice", "slotclaims": "SlotClaim", "pods": "Pod", "nodes": "Node"}
+		kinds["resourceclaims"], kinds["deviceclasses"] = "ResourceClaim", "DeviceClass"
 		json.NewEncoder(w).Encode(map[string]any{"kind": kinds[kind] + "List", "apiVersion": group, "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
 	}
 }

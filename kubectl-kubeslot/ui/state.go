@@ -46,6 +46,8 @@ type Taken struct {
 	Index     int        `json:"i"`
 	State     view.State `json:"s"`
 	Pod       string     `json:"p,omitempty"` // namespace/name
+	Claim     string     `json:"r,omitempty"` // ResourceClaim, namespace/name; Pod is the first of its pods
+	Pods      int        `json:"u,omitempty"` // of the ResourceClaim, where it has several
 	Container string     `json:"c,omitempty"`
 	Node      string     `json:"n,omitempty"`
 	Level     string     `json:"l,omitempty"` // CL or IL
@@ -75,7 +77,7 @@ func (p *Pod) waits() bool { return p.State != string(view.Starting) }
 
 // Ask is a request of a container.
 type Ask struct {
-	Resource string `json:"resource"` // without prefix
+	Resource string `json:"resource"` // without prefix; of a ResourceClaim the DeviceClass
 	Count    int64  `json:"count"`
 }
 
@@ -147,9 +149,13 @@ func short(text string) string {
 }
 
 func newTaken(index int, s *view.Slot) Taken {
-	t := Taken{Index: index, State: s.State, Container: s.Container, Node: s.Node, Level: s.Level}
+	t := Taken{Index: index, State: s.State, Claim: s.ResourceClaim, Container: s.Container, Node: s.Node,
+		Level: s.Level}
 	if s.Pod != "" {
 		t.Pod = s.Namespace + "/" + s.Pod
+	}
+	if len(s.Users) > 1 {
+		t.Pods = len(s.Users)
 	}
 	if !s.Since.IsZero() {
 		t.Since = s.Since.Unix()
@@ -215,12 +221,12 @@ func podsOf(v *view.View) []Pod {
 			out.Since = p.Since.Unix()
 		}
 		for _, r := range p.Requests {
-			resource := strings.TrimPrefix(r.Resource, assignment.ResourcePrefix)
-			at := slices.IndexFunc(out.Asks, func(a Ask) bool { return a.Resource == resource })
-			if at < 0 {
-				at, out.Asks = len(out.Asks), append(out.Asks, Ask{Resource: resource})
+			out.ask(strings.TrimPrefix(r.Resource, assignment.ResourcePrefix), r.Count)
+		}
+		for _, c := range p.Claims {
+			for _, r := range c.Requests {
+				out.ask(r.DeviceClass, r.Count)
 			}
-			out.Asks[at].Count += r.Count
 		}
 		for _, w := range p.Waits {
 			if w.Why != "" && !slices.Contains(out.Why, w.Why) {
@@ -231,6 +237,15 @@ func podsOf(v *view.View) []Pod {
 	}
 	slices.SortStableFunc(pods, func(a, b Pod) int { return int(a.Since - b.Since) })
 	return pods
+}
+
+// ask adds what one of its containers, or ResourceClaims, asks for.
+func (p *Pod) ask(resource string, count int64) {
+	at := slices.IndexFunc(p.Asks, func(a Ask) bool { return a.Resource == resource })
+	if at < 0 {
+		at, p.Asks = len(p.Asks), append(p.Asks, Ask{Resource: resource})
+	}
+	p.Asks[at].Count += count
 }
 
 // underway reports whether a pod in the state is on its way to its devices.

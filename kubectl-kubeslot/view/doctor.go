@@ -31,6 +31,7 @@ func (v *View) Examine(now time.Time) []Finding {
 	v.examineMissing(&f, now)
 	v.examinePods(&f, now)
 	v.examineRefused(&f)
+	v.examineDRA(&f)
 	v.examineConfigurations(&f)
 	v.examineDeleted(&f)
 	v.examineInstances(&f, now)
@@ -68,6 +69,10 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 		case v.nodesByName[c.Spec.NodeName] == nil:
 			f.add(object, "NodeGone", "its node %s does not exist: the controller deletes such claims, so look whether it runs, or delete the claim", c.Spec.NodeName)
 		case release.Waits(): // see UnreachableSlots
+		case v.resourceClaimGone(c):
+			of := c.Spec.ResourceClaim
+			f.add(object, "ResourceClaimGone", "its ResourceClaim %s/%s is gone, and node %s has not released it: "+
+				"look at kubecri on that node", of.Namespace, of.Name, c.Spec.NodeName)
 		case c.Spec.Pod != nil && v.pods[string(c.Spec.Pod.UID)] == nil:
 			f.add(object, "PodGone", "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
@@ -116,7 +121,7 @@ func (v *View) examinePods(f *findings, now time.Time) {
 		if err := v.broken[pod]; err != nil {
 			f.add(podObject(pod), "BadAssignment", "its assignment cannot be read: %v; delete it, and its next one is assigned anew", err)
 		}
-		if len(requests(pod)) == 0 {
+		if len(v.slotRequests(pod)) == 0 {
 			continue
 		}
 		switch {

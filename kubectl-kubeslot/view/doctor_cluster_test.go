@@ -62,7 +62,10 @@ func TestExamineTheCluster(t *testing.T) {
 		"an old API server": {object: "cluster", reason: "OldVersion", want: "v1.33.9, and Kubeslot works from 1.34 on",
 			change: func(_ *testing.T, o *Objects) { o.Cluster.Version = "v1.33.9" }},
 		"a policy that is missing": {object: "validatingadmissionpolicy/kubeslot-assignment", reason: "NoPolicy", want: "who may update a pod can give it slots. Apply deploy/policies, or run helm upgrade",
-			change: func(_ *testing.T, o *Objects) { o.Cluster.Policies = o.Cluster.Policies[1:] }},
+			change: func(_ *testing.T, o *Objects) {
+				o.Cluster.Policies = slices.DeleteFunc(o.Cluster.Policies,
+					func(name string) bool { return name == "kubeslot-assignment" })
+			}},
 		"a definition that is missing": {object: "customresourcedefinition/slotclaims.kubeslot.io", reason: "NoDefinition", want: "apply deploy/crds, or run helm upgrade",
 			change: func(_ *testing.T, o *Objects) { delete(o.Cluster.Definitions, "slotclaims.kubeslot.io") }},
 		"an old definition": {object: "customresourcedefinition/" + configurations, reason: "OldDefinition", want: "it does not know spec.discovery, spec.uniqueScope: it is Akri's, or an older Kubeslot's, and the API server drops",

@@ -55,8 +55,31 @@ type Configuration struct {
 	Problems []string `json:"problems,omitempty"`
 	// Ready, Instances and Nodes are what the status says, as kubectl get shows it; until the controller has
 	// seen the last change of the Configuration, whether devices are found and nothing is wrong.
-	Ready  bool              `json:"ready"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Ready bool `json:"ready"`
+	// Allocator is who gives the devices: Slots or DRA; AllocatorChange is set until it gives all of them.
+	Allocator       akriv0.Allocator  `json:"allocator,omitempty"`
+	AllocatorChange *AllocatorChange  `json:"allocatorChange,omitempty"`
+	Labels          map[string]string `json:"labels,omitempty"`
+}
+
+// AllocatorChange is a change of the allocator that is under way.
+type AllocatorChange struct {
+	From akriv0.Allocator `json:"from"`
+	To   akriv0.Allocator `json:"to"`
+	// Begun is whether the scheduler has handed the devices over but for Held Instances, of which somebody has
+	// slots by the former allocator.
+	Begun bool  `json:"begun"`
+	Held  int32 `json:"held"`
+}
+
+// text says how far the change has come.
+func (a *AllocatorChange) text() string {
+	if !a.Begun {
+		return fmt.Sprintf("the allocator changes from %s to %s, which kube-scheduler of Kubeslot has not begun: "+
+			"look whether it runs", a.From, a.To)
+	}
+	return fmt.Sprintf("the allocator changes from %s to %s: %s still held by users of %s", a.From, a.To,
+		counted(int(a.Held), "Instance is", "Instances are"), a.From)
 }
 
 // Configurations returns a row for each Configuration, by namespace and name, and for those that were
@@ -93,6 +116,9 @@ func (v *View) Configurations() []Configuration {
 		}
 		if text := rollout(c); text != "" {
 			row.Problems = append(row.Problems, text)
+		}
+		if row.Allocator, row.AllocatorChange = allocator(c); row.AllocatorChange != nil {
+			row.Problems = append(row.Problems, "AllocatorChanging: "+row.AllocatorChange.text())
 		}
 		rows = append(rows, row)
 	}
@@ -214,6 +240,12 @@ func (v *View) waiting() map[string]int {
 			continue
 		}
 		asked := map[string]bool{}
+		_, claims := v.podClaims(pod)
+		for _, claim := range claims {
+			for _, r := range classesOf(claim) {
+				asked[r.configuration] = true
+			}
+		}
 		for _, r := range requests(pod) {
 			asked[v.configurationOf(r.resource)] = true
 		}

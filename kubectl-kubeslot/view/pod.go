@@ -15,7 +15,9 @@ type Pod struct {
 	State     PodState  `json:"state"`
 	Since     time.Time `json:"since,omitzero"` // of the state
 	Requests  []Asked   `json:"requests,omitempty"`
-	Slots     []Slot    `json:"slots,omitempty"`
+	// Claims are its ResourceClaims for devices of Kubeslot.
+	Claims []PodClaim `json:"resourceClaims,omitempty"`
+	Slots  []Slot     `json:"slots,omitempty"`
 	// Devices are those of .so plugins.
 	Devices []PluginDevice `json:"devices,omitempty"`
 	// Waits are the conditions that keep it from running; all of them have to be met,
@@ -65,6 +67,7 @@ func (v *View) podRow(pod *corev1.Pod, slots []Slot) Pod {
 	for _, r := range requests(pod) {
 		p.Requests = append(p.Requests, Asked{r.container, "akri.sh/" + r.resource, r.count})
 	}
+	p.Claims = v.claimRows(pod)
 	return p
 }
 

@@ -35,7 +35,8 @@ func (v *View) Pods() []Pod {
 	for i := range v.objects.Pods {
 		pod := &v.objects.Pods[i]
 		mine := held[string(pod.UID)]
-		if len(mine) == 0 && (len(requests(pod)) == 0 || ended(pod) && pod.Status.Phase != corev1.PodFailed) {
+		asks := len(requests(pod)) > 0 || v.asksByClaim(pod)
+		if len(mine) == 0 && (!asks || ended(pod) && pod.Status.Phase != corev1.PodFailed) {
 			continue
 		}
 		p := v.podRow(pod, mine)

@@ -23,18 +23,21 @@ const (
 type Slot struct {
 	Name string `json:"name"`
 	// InstanceNamespace is that of the Instance and its Configuration.
-	InstanceNamespace string    `json:"namespace,omitempty"`
-	Instance          string    `json:"instance"`
-	Configuration     string    `json:"configuration"`
-	Device            string    `json:"device,omitempty"`
-	State             State     `json:"state"`
-	Namespace         string    `json:"podNamespace,omitempty"`
-	Pod               string    `json:"pod,omitempty"`
-	PodUID            string    `json:"podUID,omitempty"`
-	Container         string    `json:"container,omitempty"`
-	Node              string    `json:"node,omitempty"`
-	Level             string    `json:"level,omitempty"` // CL or IL
-	Since             time.Time `json:"since,omitzero"`
+	InstanceNamespace string `json:"namespace,omitempty"`
+	Instance          string `json:"instance"`
+	Configuration     string `json:"configuration"`
+	Device            string `json:"device,omitempty"`
+	State             State  `json:"state"`
+	Namespace         string `json:"podNamespace,omitempty"`
+	Pod               string `json:"pod,omitempty"`
+	PodUID            string `json:"podUID,omitempty"`
+	// ResourceClaim is the one that has the slot, as namespace/name, and Users are its pods. Pod is the first.
+	ResourceClaim string    `json:"resourceClaim,omitempty"`
+	Users         []string  `json:"users,omitempty"`
+	Container     string    `json:"container,omitempty"`
+	Node          string    `json:"node,omitempty"`
+	Level         string    `json:"level,omitempty"` // CL or IL
+	Since         time.Time `json:"since,omitzero"`
 	// Unreachable is true when the slot is kept since its node is not Ready: its pod is gone, or
 	// is being deleted.
 	Unreachable bool `json:"unreachable,omitempty"`
@@ -48,6 +51,8 @@ type Slot struct {
 // Holder is who has the slot, in words; empty when nobody does.
 func (s *Slot) Holder() string {
 	switch {
+	case s.ResourceClaim != "":
+		return s.claimHolder()
 	case s.Pod != "":
 		return s.Namespace + "/" + s.Pod
 	case s.State != Free:

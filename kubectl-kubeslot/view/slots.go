@@ -32,7 +32,7 @@ func (v *View) slots() *slotIndex {
 			}
 		}
 		for i := range x.all {
-			if uid := x.all[i].PodUID; uid != "" {
+			for _, uid := range v.userUIDs(&x.all[i]) {
 				x.ofPod[uid] = append(x.ofPod[uid], x.all[i])
 			}
 		}
@@ -50,10 +50,28 @@ func (v *View) slotWithoutInstance(claim string) (Slot, bool) {
 	}
 	c, in := v.claims[claim], &akriv0.Instance{ObjectMeta: metav1.ObjectMeta{Name: name.Instance}}
 	in.Spec.ConfigurationName = c.Labels[v1alpha1.ConfigurationLabel]
-	if c.Spec.Pod != nil {
+	switch {
+	case c.Spec.Pod != nil:
 		in.Namespace = c.Spec.Pod.Namespace
+	case c.Spec.ResourceClaim != nil:
+		in.Namespace = c.Spec.ResourceClaim.Namespace
 	}
 	return v.slot(in, name), true
+}
+
+// userUIDs are the pods that have the slot.
+func (v *View) userUIDs(s *Slot) []string {
+	if s.ResourceClaim == "" {
+		if s.PodUID == "" {
+			return nil
+		}
+		return []string{s.PodUID}
+	}
+	var all []string
+	for _, user := range v.usersOf(v.claims[s.Name]) {
+		all = append(all, string(user.UID))
+	}
+	return all
 }
 
 // slotsOf returns the Instance's slots by index. A slot beyond the capacity is among
@@ -83,6 +101,9 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 		s.State, s.Node, s.Container, s.Level, s.Since = Held, c.Spec.NodeName, c.Spec.Container, string(c.Spec.Level), c.CreationTimestamp.Time
 		if p := v.userOf(c); p != nil {
 			s.Namespace, s.Pod, s.PodUID = p.Namespace, p.Name, string(p.UID)
+		}
+		if of := c.Spec.ResourceClaim; of != nil {
+			s.ResourceClaim, s.Users = of.Namespace+"/"+of.Name, userNames(v.usersOf(c))
 		}
 		s.Unreachable = v.releaseOf(c).Waits()
 		return s

@@ -20,7 +20,7 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 		p.Waits = []Wait{w}
 	} else {
 		if p.State == Starting {
-			p.Waits = v.nodeTrouble(pod)
+			p.Waits = append(v.nodeTrouble(pod), v.unpreparedWaits(pod)...)
 			if w := v.pluginGoneWait(pod); w != nil {
 				p.Waits = append(p.Waits, *w)
 			}
@@ -82,7 +82,7 @@ func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 
 // assignmentWaits compares what the pod asks for and was given with what there is.
 func (v *View) assignmentWaits(pod *corev1.Pod) []Wait {
-	rows := requests(pod)
+	rows := v.slotRequests(pod)
 	if len(rows) == 0 {
 		return nil
 	}

@@ -23,6 +23,10 @@ func (v *View) releaseOf(c *v1alpha1.SlotClaim) v1alpha1.ReleaseFacts {
 	f.Heard = c.Spec.ReleaseUnreachableAfter != nil // a node that may write no Lease promises nothing
 	pod := v.podOfClaim(c)
 	f.PodGoing = pod != nil && pod.DeletionTimestamp != nil
+	if c.Spec.ResourceClaim != nil { // which has no pod that has ended
+		f.PodRuns = v.objects.ResourceClaims == nil || len(v.usersOf(c)) > 0
+		return f
+	}
 	if !f.PodRuns {
 		f.PodRuns = pod != nil && !ended(pod) && pod.Spec.NodeName == c.Spec.NodeName
 	}
@@ -59,6 +63,9 @@ func (v *View) UnreachableSlots(now time.Time) []Finding {
 func (v *View) unreachableText(f v1alpha1.ReleaseFacts) string {
 	c, what := f.Claim, "its pod "+v.podOf(f.Claim)+" is gone"
 	switch {
+	case c.Spec.ResourceClaim != nil:
+		of := c.Spec.ResourceClaim
+		what = fmt.Sprintf("no pod uses its ResourceClaim %s/%s", of.Namespace, of.Name)
 	case c.Spec.Pod == nil:
 		what = "no pod is named in its claim"
 	case v.podOfClaim(c) != nil:

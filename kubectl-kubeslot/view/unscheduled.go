@@ -24,6 +24,7 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 	}
 	d := v.diagnosed(pod)
 	p.Waits, p.Needs = slices.Clone(d.waits), d.needs
+	p.Waits = append(p.Waits, v.unallocatedWaits(pod)...)
 	said := schedulerSays(pod)
 	if said == "" && !tried(pod) {
 		p.Waits = append([]Wait{{Reason: "NoScheduler", Source: FromKubeslot,
@@ -98,7 +99,8 @@ const nothing = "nothing: "
 
 // seen are the reasons that can be seen in the objects: of them, what the scheduler said
 // last may be out of date.
-var seen = map[string]bool{"NoSuchResource": true, "NoDevice": true, "DevicesApart": true, "NotReached": true, "TooFewDevices": true,
+var seen = map[string]bool{"AllocatedByDRA": true,
+	"NoSuchResource": true, "NoDevice": true, "DevicesApart": true, "NotReached": true, "TooFewDevices": true,
 	"SlotsHeld": true, "NotAdvertised": true, kubecriAway: true, "NodeCordoned": true, "NodeTainted": true, "NodeNotSelected": true}
 
 // computed reports whether a reason of the scheduler's is among the waits, or would be if
@@ -173,7 +175,10 @@ func (v *View) diagnosed(pod *corev1.Pod) diagnosis {
 
 // diagnose asks the ledger and the nodes.
 func (v *View) diagnose(pod *corev1.Pod) diagnosis {
-	if len(requests(pod)) == 0 {
+	if w := v.givenByDRA(pod); w != nil {
+		return diagnosis{waits: []Wait{*w}, complete: true}
+	}
+	if len(v.slotRequests(pod)) == 0 {
 		return diagnosis{}
 	}
 	req, ok := asked(pod)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -28,6 +29,10 @@ type Objects struct {
 	Claims         []v1alpha1.SlotClaim
 	Pods           []corev1.Pod
 	Nodes          []corev1.Node
+	// ResourceClaims and DeviceClasses are read where DRA gives devices. Who may not list them is shown the
+	// names of the claims that hold slots, and no more.
+	ResourceClaims []resourceapi.ResourceClaim
+	DeviceClasses  []resourceapi.DeviceClass
 	// PodsOf is the namespace that Pods are of, and ConfigurationsOf that of Configurations; "" is all.
 	PodsOf, ConfigurationsOf string
 	// Held returns what a bound pod was given, by container; nil is assignment.Held, which
@@ -42,17 +47,18 @@ type Objects struct {
 // View is the objects, joined. It does not change, and is safe for concurrent use.
 type View struct {
 	objects        Objects
-	configurations map[string]*akriv0.Configuration // those in force, by name
-	oldest         akriv0.Oldest                    // says who has a name
-	instances      map[string]*akriv0.Instance      // by name: namespaces do not tell them apart
-	of             map[string][]*akriv0.Instance    // by Configuration, ordered by name
-	devices        map[string]device                // by Instance
-	claims         map[string]*v1alpha1.SlotClaim   // by slot
-	granted        map[string][]grant               // by slot: more than one is an error
-	used           map[string]map[int]bool          // indices that are mentioned, by Instance
-	broken         map[*corev1.Pod]error            // pods whose assignment cannot be read
-	pods           map[string]*corev1.Pod           // by UID
-	assigned       map[*corev1.Pod]bool             // pods that have slots
+	configurations map[string]*akriv0.Configuration      // those in force, by name
+	oldest         akriv0.Oldest                         // says who has a name
+	instances      map[string]*akriv0.Instance           // by name: namespaces do not tell them apart
+	of             map[string][]*akriv0.Instance         // by Configuration, ordered by name
+	devices        map[string]device                     // by Instance
+	claims         map[string]*v1alpha1.SlotClaim        // by slot
+	resourceClaims map[string]*resourceapi.ResourceClaim // by namespace/name
+	granted        map[string][]grant                    // by slot: more than one is an error
+	used           map[string]map[int]bool               // indices that are mentioned, by Instance
+	broken         map[*corev1.Pod]error                 // pods whose assignment cannot be read
+	pods           map[string]*corev1.Pod                // by UID
+	assigned       map[*corev1.Pod]bool                  // pods that have slots
 	nodesByName    map[string]*corev1.Node
 	reporting      map[string]bool // nodes that have a DeviceSlice
 
@@ -98,7 +104,7 @@ func New(o Objects) *View {
 	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
 		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}, nodesByName: make(map[string]*corev1.Node, len(o.Nodes)),
-		reporting: map[string]bool{}}
+		reporting: map[string]bool{}, resourceClaims: make(map[string]*resourceapi.ResourceClaim, len(o.ResourceClaims))}
 	all := make([]*akriv0.Configuration, len(o.Configurations))
 	for i := range o.Configurations {
 		all[i] = &o.Configurations[i]
@@ -129,6 +135,9 @@ func New(o Objects) *View {
 	for i := range o.Claims {
 		v.claims[o.Claims[i].Name] = &o.Claims[i]
 		v.use(o.Claims[i].Name)
+	}
+	for i := range o.ResourceClaims {
+		v.resourceClaims[o.ResourceClaims[i].Namespace+"/"+o.ResourceClaims[i].Name] = &o.ResourceClaims[i]
 	}
 	for i := range o.Pods {
 		v.addPod(&o.Pods[i])
@@ -290,11 +299,14 @@ func (v *View) podOf(c *v1alpha1.SlotClaim) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// userOf is the pod that uses the claim's slot: the one that it names or, where the kubelet gives out
-// slots, that its node has seen to use it; nil when neither is known. Only the first decides anything.
+// userOf is the pod that uses the claim's slot: the one that it names, the first of a ResourceClaim's or, where the
+// kubelet gives out slots, the one that its node has seen to use it; nil when none is known.
 func (v *View) userOf(c *v1alpha1.SlotClaim) *v1alpha1.PodReference {
 	if c.Spec.Pod != nil {
 		return c.Spec.Pod
+	}
+	if users := v.usersOf(c); len(users) > 0 {
+		return &users[0]
 	}
 	namespace, name, shown := strings.Cut(c.Annotations[v1alpha1.PodAnnotation], "/")
 	if !shown {

@@ -107,7 +107,7 @@ export class Drawer {
     const { state, taken } = slotState(device, index);
     const rows = [];
     if (taken) {
-      rows.push(['Pod', taken.p ? podLink(taken.p) : 'one that you may not see'], ['Container', taken.c], ['Node', taken.n && link('node/' + encodeURIComponent(taken.n), taken.n)], ['Since', taken.t ? since(taken.t, this.model) : ''],
+      rows.push([taken.u ? `First of ${taken.u} pods` : 'Pod', taken.p ? podLink(taken.p) : 'one that you may not see'], ['ResourceClaim', taken.r], ['Container', taken.c], ['Node', taken.n && link('node/' + encodeURIComponent(taken.n), taken.n)], ['Since', taken.t ? since(taken.t, this.model) : ''],
         ['Asked for', taken.l === 'IL' ? 'this device (instance level)' : taken.l === 'CL' ? `any device of ${device.configuration} (configuration level)` : '']);
     }
     rows.push(['Device', link(address(device), device.label)], ['Configuration', `${device.namespace}/${device.configuration}`]);
@@ -196,7 +196,7 @@ export class Drawer {
 
   held(s, own) {
     const at = s.name.lastIndexOf('-');
-    const who = own ? `container ${s.container}` : s.pod ? `${s.podNamespace}/${s.pod}` : 'node ' + s.node;
+    const who = s.resourceClaim && own ? `ResourceClaim ${s.resourceClaim}` : own ? `container ${s.container}` : s.users?.length > 1 ? `${s.users[0]} and ${s.users.length - 1} more` : s.pod ? `${s.podNamespace}/${s.pod}` : s.resourceClaim ? `ResourceClaim ${s.resourceClaim}` : 'node ' + s.node;
     return slotRow(`slot/${encodeURIComponent(s.instance)}/${s.name.slice(at + 1)}`, s.state, `${s.device || s.instance} · ${s.name.slice(at + 1)}`, who, s.since ? Date.parse(s.since) / 1000 : 0, this.model);
   }
 

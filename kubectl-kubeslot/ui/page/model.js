@@ -166,4 +166,4 @@ export function slotState(device, index) {
   return { state: device.reach ? 'Free' : 'Unreachable', taken: null };
 }
 
-export const holder = (taken) => taken.p || (taken.n ? 'node ' + taken.n : 'a pod that you may not see');
+export const holder = (taken) => (taken.u ? `${taken.p} and ${taken.u - 1} more` : taken.p) || (taken.r ? 'ResourceClaim ' + taken.r : '') || (taken.n ? 'node ' + taken.n : 'a pod that you may not see');

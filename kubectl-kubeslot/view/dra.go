@@ -1,0 +1,190 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// Ours reports whether the ResourceClaim asks for devices of Kubeslot, or has some.
+func Ours(c *resourceapi.ResourceClaim) bool { return len(classesOf(c)) > 0 || len(resultsOf(c)) > 0 }
+
+// classRequest is how many devices of a Configuration's DeviceClass a ResourceClaim asks for.
+type classRequest struct {
+	configuration string
+	count         int64
+}
+
+// classesOf are the requests for our DeviceClasses, in the order of the ResourceClaim; of one with alternatives
+// the first of ours.
+func classesOf(c *resourceapi.ResourceClaim) []classRequest {
+	var all []classRequest
+	for _, r := range c.Spec.Devices.Requests {
+		if r.Exactly != nil {
+			if of := v1alpha1.DeviceClassConfiguration(r.Exactly.DeviceClassName); of != "" {
+				all = append(all, classRequest{of, max(1, r.Exactly.Count)})
+			}
+			continue
+		}
+		for _, s := range r.FirstAvailable {
+			if of := v1alpha1.DeviceClassConfiguration(s.DeviceClassName); of != "" {
+				all = append(all, classRequest{of, max(1, s.Count)})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// resultsOf are the devices of Kubeslot that were allocated.
+func resultsOf(c *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
+	if c.Status.Allocation == nil {
+		return nil
+	}
+	var all []resourceapi.DeviceRequestAllocationResult
+	for _, r := range c.Status.Allocation.Devices.Results {
+		if r.Driver == v1alpha1.DRADriver {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// slotsOfResult is how many slots a result has of its device.
+func slotsOfResult(r *resourceapi.DeviceRequestAllocationResult) int64 {
+	consumed := r.ConsumedCapacity[v1alpha1.DRASlots]
+	return max(1, consumed.Value())
+}
+
+// usersOf are the pods that use a slot of a ResourceClaim, by name; nil where it may not be read, or is gone.
+func (v *View) usersOf(c *v1alpha1.SlotClaim) []v1alpha1.PodReference {
+	of := c.Spec.ResourceClaim
+	if of == nil {
+		return nil
+	}
+	claim := v.resourceClaims[of.Namespace+"/"+of.Name]
+	if claim == nil || claim.UID != of.UID {
+		return nil
+	}
+	var all []v1alpha1.PodReference
+	for _, r := range claim.Status.ReservedFor {
+		if r.APIGroup == "" && r.Resource == "pods" {
+			all = append(all, v1alpha1.PodReference{Namespace: of.Namespace, Name: r.Name, UID: r.UID})
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.PodReference) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// podClaims are the pod's ResourceClaims of Kubeslot's devices by their names in the pod, and the one that the
+// scheduler made for its extended resources as "". Those that do not exist yet, or may not be read, are not among
+// them.
+func (v *View) podClaims(pod *corev1.Pod) (names []string, claims []*resourceapi.ResourceClaim) {
+	if len(v.resourceClaims) == 0 {
+		return nil, nil
+	}
+	add := func(name, object string) {
+		if c := v.resourceClaims[pod.Namespace+"/"+object]; c != nil && Ours(c) {
+			names, claims = append(names, name), append(claims, c)
+		}
+	}
+	for _, r := range pod.Spec.ResourceClaims {
+		if r.ResourceClaimName != nil {
+			add(r.Name, *r.ResourceClaimName)
+			continue
+		}
+		for _, s := range pod.Status.ResourceClaimStatuses {
+			if s.Name == r.Name && s.ResourceClaimName != nil {
+				add(r.Name, *s.ResourceClaimName)
+			}
+		}
+	}
+	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
+		add("", s.ResourceClaimName)
+	}
+	return names, claims
+}
+
+// allocator is who gives the Configuration's devices, and how far a change has come.
+func allocator(c *akriv0.Configuration) (akriv0.Allocator, *AllocatorChange) {
+	to, current := akriv0.AllocatorSlots, akriv0.AllocatorSlots
+	if c.Spec.IsDRA() {
+		to = akriv0.AllocatorDRA
+	}
+	held := int32(0)
+	if s := c.Status.Allocator; s != nil {
+		current, held = s.Current, s.HeldCount
+	}
+	switch {
+	case current != to:
+		return to, &AllocatorChange{From: current, To: to, Begun: false}
+	case held > 0:
+		from := akriv0.AllocatorSlots
+		if to == from {
+			from = akriv0.AllocatorDRA
+		}
+		return to, &AllocatorChange{From: from, To: to, Begun: true, Held: held}
+	}
+	return to, nil
+}
+
+// dra is the Configuration of a resource, named without prefix, whose devices DRA gives; nil for none. With
+// extended, DRA gives them to who requests the resource, too.
+func (v *View) dra(resource string) (c *akriv0.Configuration, extended bool) {
+	c = v.configurations[v.configurationOf(resource)]
+	if c == nil || c.GivesSlots() {
+		return nil, false
+	}
+	if v.objects.DeviceClasses == nil { // who may not list them is spared a wrong alarm
+		return c, resource == c.Name && c.Spec.UniqueDevices != nil && !*c.Spec.UniqueDevices
+	}
+	class := v.deviceClass(c.Name)
+	if class == nil || class.Spec.ExtendedResourceName == nil {
+		return c, false
+	}
+	return c, *class.Spec.ExtendedResourceName == assignment.ResourcePrefix+resource
+}
+
+// deviceClass is that of the Configuration's name, nil for none.
+func (v *View) deviceClass(configuration string) *resourceapi.DeviceClass {
+	name := v1alpha1.DeviceClassName(configuration)
+	for i := range v.objects.DeviceClasses {
+		if v.objects.DeviceClasses[i].Name == name {
+			return &v.objects.DeviceClasses[i]
+		}
+	}
+	return nil
+}
+
+// slotRequests are the pod's requests but for those that DRA serves as extended resources.
+func (v *View) slotRequests(pod *corev1.Pod) []request {
+	return slices.DeleteFunc(requests(pod), func(r request) bool {
+		_, extended := v.dra(r.resource)
+		return extended
+	})
+}
+
+// userNames are the pods as namespace/name.
+func userNames(users []v1alpha1.PodReference) []string {
+	var names []string
+	for _, u := range users {
+		names = append(names, u.Namespace+"/"+u.Name)
+	}
+	return names
+}
+
+// claimHolder is who has a slot of a ResourceClaim, in words.
+func (s *Slot) claimHolder() string {
+	_, name, _ := strings.Cut(s.ResourceClaim, "/")
+	if len(s.Users) == 0 {
+		return "claim " + s.ResourceClaim
+	}
+	return some(s.Users, 2) + " (claim " + name + ")"
+}
