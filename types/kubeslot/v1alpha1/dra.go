@@ -52,4 +52,6 @@ func DRAHolder(claim types.UID, share *types.UID) string {
 }
 
 // ByDRA reports whether a ResourceClaim holds the slot.
-func (s *SlotClaimSpec) ByDRA() bool { return s.ResourceClaim != nil || strings.HasPrefix(s.Holder, draHolder) }
+func (s *SlotClaimSpec) ByDRA() bool {
+	return s.ResourceClaim != nil || strings.HasPrefix(s.Holder, draHolder)
+}
