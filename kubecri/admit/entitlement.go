@@ -119,8 +119,8 @@ func allocatedByDRA(err error, requested map[string]int64, dra func(configuratio
 	for _, resource := range slices.Sorted(maps.Keys(requested)) {
 		for _, configuration := range []string{resource, v1alpha1.DeviceConfiguration(resource)} {
 			if dra(configuration) {
-				return claims.Refusef("it requests %s%s, which DRA allocates (allocatedByDRA): have its pod use a "+
-					"ResourceClaim of DeviceClass %s instead", assignment.ResourcePrefix, resource,
+				return claims.Refusef("it requests %s%s, which DRA gives (allocatedByDRA): request it with a "+
+					"ResourceClaim of DeviceClass %s", assignment.ResourcePrefix, resource,
 					v1alpha1.DeviceClassName(configuration))
 			}
 		}

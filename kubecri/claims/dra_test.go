@@ -1,6 +1,8 @@
 package claims
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -60,4 +62,19 @@ func TestSlotLostToAResourceClaim(t *testing.T) {
 	}
 	f.wantEvent(t, "SlotLost", "ResourceClaim ns/claim")
 	f.still(t, name.String(), "CL dra.u1.s0 "+here)
+}
+
+// After a restore of the API server's backup a slot that is in use is claimed again at once, before others
+// may take slots.
+func TestResourceClaimsClaimAgainAtOnce(t *testing.T) {
+	f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{
+		believable: func(context.Context) error { return errors.New("others may have claimed slots") }})
+	spec := forDRA("dra.u1.s0")
+	if _, _, err := f.HoldFor(t.Context(), mustSlot(t, "cam-8120fe-0"), spec); err == nil {
+		t.Error("a new slot was claimed")
+	}
+	spec.MadeAgain = true
+	if wrote, _, err := f.HoldFor(t.Context(), mustSlot(t, "cam-8120fe-0"), spec); err != nil || !wrote {
+		t.Errorf("a slot in use was not claimed again: %t, %v", wrote, err)
+	}
 }

@@ -188,6 +188,8 @@ type setup struct {
 	unread     bool              // the API server cannot be reached
 	leases     bool              // the node may write its Lease
 	kubelet    *Kubelet          // of Config
+	// believable is of Config.
+	believable func(context.Context) error
 	// heldChanged is of Config.
 	heldChanged func()
 	// hangs, if set, is called before each renewal of the Lease.
@@ -221,7 +223,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		}
 	}
 	c, err := New(Config{Leases: leases, Stopper: stopper, Node: s.node, Client: a, Claims: factory.Kubeslot().V1alpha1().SlotClaims(), Configurations: factory.Akri().V0().Configurations(),
-		Kubelet: s.kubelet, Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(),
+		Kubelet: s.kubelet, Believable: s.believable, Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(),
 		Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour,
 		Clock:   s.clock,
 		Inspect: s.inspect, Lacks: s.lacks, HeldChanged: s.heldChanged,

@@ -136,8 +136,10 @@ func (c *Claims) hold(ctx context.Context, name slot.Name, spec v1alpha1.SlotCla
 	if err != nil {
 		return false, nil, err
 	}
-	if err := c.believable(ctx); err != nil {
-		return false, nil, fmt.Errorf("slot %s is not claimed yet: %w", name, err)
+	if !spec.MadeAgain { // what is in use is claimed again at once, as other nodes do
+		if err := c.believable(ctx); err != nil {
+			return false, nil, fmt.Errorf("slot %s is not claimed yet: %w", name, err)
+		}
 	}
 	wrote, other, err = c.claim(ctx, name, spec, owner)
 	if (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, ErrContested)) && c.onlyHere(name) {

@@ -17,6 +17,10 @@ var kubecriTexts = []known{
 	text(Slots, "SlotClaimed", slotName+` is used by container "[^"]*" of pod (?P<pod>\S+) on this node.*`, `pod $pod has to end; the kubelet tries again`),
 	text(Slots, "NotAssigned", `it requests (?P<resource>.*?), and the scheduler has assigned it no (?:slots|devices): .*`,
 		`create the pod again without spec.nodeName, for Kubeslot's scheduler`),
+	text(Slots, "AllocatedByDRA",
+		`it requests (?P<resource>.*?), which DRA gives \(allocatedByDRA\): request it with a ResourceClaim of `+
+			`DeviceClass (?P<class>\S+)`,
+		`request $resource with a ResourceClaim of DeviceClass $class`),
 	text(Slots, "NotSigned", `its assignment was not signed by a scheduler that this node trusts: .*`,
 		`the scheduler's --assignment-signing-key-file has to fit the node's --assignment-public-keys-file; then delete the pod`),
 	text(Slots, "BadAssignment", `its assignment cannot be used: .*`, `delete the pod: its next one is assigned anew`),
