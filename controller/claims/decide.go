@@ -37,6 +37,8 @@ type facts struct {
 	counted history
 	// silent is for how long kubecri of the node has not renewed its Lease; nil when it has none.
 	silent *time.Duration
+	// allocated is set while the ResourceClaim that the claim was made for has the slot.
+	allocated bool
 }
 
 // history is what is known of a claim's past.
@@ -50,7 +52,8 @@ const (
 
 // release is what v1alpha1 decides by.
 func (f facts) release() v1alpha1.ReleaseFacts {
-	r := v1alpha1.ReleaseFacts{Claim: f.claim, Node: f.node, PodRuns: runsThere(f), Broker: isBroker(f.pod)}
+	r := v1alpha1.ReleaseFacts{Claim: f.claim, Node: f.node, Broker: isBroker(f.pod)}
+	r.PodRuns = runsThere(f) || f.allocated // pods of the ResourceClaim may run
 	r.PodGoing = f.pod != nil && f.pod.DeletionTimestamp != nil
 	if f.silent != nil {
 		r.Heard, r.Silent = true, *f.silent
@@ -87,11 +90,14 @@ func judge(f facts) verdict {
 			"it has stopped the container, for its Configuration had releaseUnreachableAfter %s", f.silent.Round(time.Second), f.claim.Spec.ReleaseUnreachableAfter.Duration)}
 	}
 	kept := verdict{}
+	if f.allocated {
+		kept.recheck = allocationAgain
+	}
 	if after, ok := release.Unreachable(); ok {
 		kept.recheck = max(after-release.Silent, leaseInterval)
 	}
 	switch {
-	case f.doesNotCount == nil, release.PodRuns && assigned(f.pod, f.claim):
+	case f.doesNotCount == nil, f.allocated, release.PodRuns && assigned(f.pod, f.claim):
 	case f.counted == never:
 		return verdict{reason: neverCounted, message: fmt.Sprintf("%v, now as when it was claimed, and no pod that runs there was assigned the slot. "+
 			"If this goes on, find out who has the credential of kubecri on the node", f.doesNotCount)}

@@ -37,7 +37,7 @@ import (
 type Config struct {
 	// Client reads SlotClaims, Nodes and the metadata of pods from the cache.
 	Client client.Client
-	// Live reads Nodes, Leases, pods, DeviceSlices and Configurations from the API server.
+	// Live reads Nodes, Leases, pods, ResourceClaims, DeviceSlices and Configurations from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
 	Recorder  events.EventRecorder
@@ -207,6 +207,9 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 				return facts{}, err
 			}
 		}
+	}
+	if f.allocated, err = r.allocated(ctx, claim); err != nil {
+		return facts{}, err
 	}
 	if f.pod == nil && f.doesNotCount != nil && f.counted == never && f.node != nil {
 		reached, err := r.reached(ctx, claim, f)

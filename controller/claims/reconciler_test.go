@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,8 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{akriv0.AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme, metav1.AddMetaToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{akriv0.AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme,
+		coordinationv1.AddToScheme, resourceapi.AddToScheme, metav1.AddMetaToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

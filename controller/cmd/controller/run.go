@@ -87,7 +87,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	inv := inventory.New()
 	server := &dra.Server{Ask: discovered.ServerVersion, Clock: clock.RealClock{}}
-	if err := addWebhook(ctx, mgr, o, check, inv); err != nil {
+	if err := addWebhook(ctx, mgr, o, check, inv, server); err != nil {
 		return fmt.Errorf("--webhook-bind-address: %w", err)
 	}
 	if err := addMetrics(ctx, mgr, o.metricsAddress); err != nil {
@@ -152,7 +152,9 @@ func setup(
 	}
 	statuses := configurations.New(configurations.Config{
 		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum,
-		DRA:   []func(string) string{classes.Problem, publisher.Problem},
+		DRA: []func(string) string{
+			func(string) string { return dra.TooOld(server.Version()) }, classes.Problem, publisher.Problem,
+		},
 		Check: check.Check, Clock: clock.RealClock{},
 		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
 	})

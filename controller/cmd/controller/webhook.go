@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kubeslot/kubeslot/controller/dra"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/validation"
 	"github.com/kubeslot/kubeslot/controller/validation/webhook"
@@ -18,7 +19,10 @@ import (
 )
 
 // addWebhook has the manager serve the webhook, on all replicas.
-func addWebhook(ctx context.Context, mgr manager.Manager, o *options, check *validation.Checker, inv *inventory.Inventory) error {
+func addWebhook(
+	ctx context.Context, mgr manager.Manager, o *options, check *validation.Checker, inv *inventory.Inventory,
+	server *dra.Server,
+) error {
 	if o.webhookAddress == "0" {
 		return nil
 	}
@@ -40,6 +44,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, o *options, check *val
 		HeldBeyond: func(namespace, name string, capacity int) (int, []string) {
 			return inv.HeldBeyond(types.NamespacedName{Namespace: namespace, Name: name}, capacity)
 		},
+		NoDRA: func() string { return dra.TooOld(server.Version()) },
 	})
 	if err != nil {
 		return err

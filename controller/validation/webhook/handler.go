@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -35,11 +36,14 @@ type Handler struct {
 	// HeldBeyond counts the slots that are held of a Configuration beyond a capacity, and names their
 	// Instances.
 	HeldBeyond func(namespace, name string, capacity int) (slots int, instances []string)
+	// NoDRA says why the API server cannot give devices by DRA; "" when it can, or that is not known.
+	NoDRA func() string
 }
 
 var _ admission.Handler = &Handler{}
 
-// Handle implements admission.Handler. It writes nothing, and reads memory alone.
+// Handle implements admission.Handler. It writes nothing, and reads memory alone, but for
+// the API server's version at times.
 func (h *Handler) Handle(ctx context.Context, request admission.Request) (response admission.Response) {
 	result := allowed
 	defer func() {
@@ -61,6 +65,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 		return admission.Allowed("")
 	}
 	found := h.Checker.Check(now)
+	wasDRA := false
 	if request.Operation == admissionv1.Update {
 		// What was stored before there was a webhook, or while it was down, can still be
 		// changed: only what is new is refused.
@@ -68,11 +73,14 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 			if apiequality.Semantic.DeepEqual(&before.Spec, &now.Spec) {
 				return admission.Allowed("")
 			}
-			found = found.Without(h.Checker.Check(before))
+			found, wasDRA = found.Without(h.Checker.Check(before)), before.Spec.IsDRA()
 			if now.Spec.Slots() < before.Spec.Slots() {
 				found.Warnings = append(found.Warnings, h.lowered(now)...)
 			}
 		}
+	}
+	if now.Spec.IsDRA() && !wasDRA {
+		h.checkDRA(now, &found)
 	}
 	if owner := h.Owner(request.Namespace, now.Name); owner != nil && request.Operation == admissionv1.Create {
 		why := "has the name, which must be unique in the cluster"
@@ -107,6 +115,17 @@ func (h *Handler) lowered(now *akriv0.Configuration) []string {
 	}
 	return []string{fmt.Sprintf("spec.capacity: %d slots beyond %d are in use (%s): pods keep them until they end, "+
 		"and their containers do not start again; raise it again, or delete the pods", held, now.Spec.Slots(), of)}
+}
+
+// checkDRA finds what is wrong with a Configuration that DRA is to give from now on.
+func (h *Handler) checkDRA(now *akriv0.Configuration, found *validation.Findings) {
+	if why := h.NoDRA(); why != "" {
+		found.Errors = append(found.Errors, field.Forbidden(field.NewPath("spec", "allocator"), why))
+	}
+	if scope := now.Spec.UniqueScope; scope != "" && scope != akriv0.UniquePerContainer {
+		found.Warnings = append(found.Warnings, fmt.Sprintf("spec.uniqueScope: %s has no effect with allocator DRA: "+
+			"a ResourceClaim says by its constraints which of its devices have to be different ones", scope))
+	}
 }
 
 // read reads a Configuration. One that cannot be read is not for the CRD's schema, which

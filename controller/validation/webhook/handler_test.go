@@ -25,7 +25,7 @@ func handler(t *testing.T) *Handler {
 		t.Fatal(err)
 	}
 	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil },
-		HeldBeyond: heldBeyond}
+		HeldBeyond: heldBeyond, NoDRA: func() string { return "" }}
 }
 
 // heldBeyond is of five Instances whose slots 0 to 2 are held.
@@ -148,6 +148,43 @@ func TestNameOfAnother(t *testing.T) {
 	}
 }
 
+// A server that is too old for DRA refuses to begin with it, and nothing else.
+func TestAllocatorDRA(t *testing.T) {
+	const (
+		dra   = "}\nspec: {allocator: DRA, discoveryHandler: {name: sonar}}"
+		more  = "}\nspec: {allocator: DRA, capacity: 2, discoveryHandler: {name: sonar}}"
+		slots = "}\nspec: {discoveryHandler: {name: sonar}}"
+		node  = "}\nspec: {allocator: DRA, uniqueScope: Node, discoveryHandler: {name: sonar}}"
+		old   = "spec.allocator: Forbidden: too old"
+	)
+	for name, tc := range map[string]struct {
+		no, now, before, want, warning string
+	}{
+		"new":                   {now: dra},
+		"new, too old":          {no: "too old", now: dra, want: old},
+		"changed, too old":      {no: "too old", now: dra, before: slots, want: old},
+		"has it, too old":       {no: "too old", now: more, before: dra},
+		"gives it up":           {no: "too old", now: slots, before: dra},
+		"a scope of uniqueness": {now: node, warning: "spec.uniqueScope: Node has no effect with allocator DRA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, operation := handler(t), admissionv1.Create
+			if tc.before != "" {
+				operation = admissionv1.Update
+			}
+			h.NoDRA = func() string { return tc.no }
+			r := h.Handle(t.Context(), review(t, operation, tc.now, tc.before))
+			if r.Allowed != (tc.want == "") || !r.Allowed && r.Result.Message != tc.want {
+				t.Errorf("allowed %t: %+v, want %q", r.Allowed, r.Result, tc.want)
+			}
+			if warnings := strings.Join(r.Warnings, "; "); !strings.HasPrefix(warnings, tc.warning) ||
+				(warnings == "") != (tc.warning == "") {
+				t.Errorf("warnings %q, want %q", warnings, tc.warning)
+			}
+		})
+	}
+}
+
 // Whatever is sent, the answer is one that the API server can read.
 func FuzzHandle(f *testing.F) {
 	checker, err := validation.NewChecker(validation.Handlers())
@@ -155,7 +192,7 @@ func FuzzHandle(f *testing.F) {
 		f.Fatal(err)
 	}
 	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil },
-		HeldBeyond: heldBeyond}
+		HeldBeyond: heldBeyond, NoDRA: func() string { return "too old" }}
 	for _, seed := range []string{`{}`, `{"spec":{"discoveryHandler":{"name":"udev","discoveryDetails":"udevRules: ['KERNEL==']"}}}`, `[`,
 		`{"spec":{"brokerSpec":{"brokerPodSpec":{"containers":[{"name":"b","image":"i","args":["{{NOPE}}"],"resources":{"limits":{"{{PLACEHOLDER}}":"1e99"}}}]}}}}`,
 		`{"spec":{"brokerSpec":{"brokerJobSpec":{"template":7}},"configurationServiceSpec":{"ports":[{"port":"a"}]}}}`} {

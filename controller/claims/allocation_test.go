@@ -1,0 +1,66 @@
+package claims
+
+import (
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ktypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// The claim of a node that is gone is released when its ResourceClaim no longer has the slot.
+func TestSlotOfAResourceClaim(t *testing.T) {
+	share := ktypes.UID("share")
+	result := resourceapi.DeviceRequestAllocationResult{
+		Driver: v1alpha1.DRADriver, Pool: "cam-8120fe", Device: "cam-8120fe", ShareID: &share}
+	of := func(change func(*resourceapi.DeviceRequestAllocationResult)) *resourceapi.ResourceClaim {
+		c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "yard", Name: "rc", UID: "rc-uid"}}
+		changed := result
+		change(&changed)
+		c.Status.Allocation = &resourceapi.AllocationResult{}
+		c.Status.Allocation.Devices.Results = []resourceapi.DeviceRequestAllocationResult{changed}
+		return c
+	}
+	allocated := of(func(*resourceapi.DeviceRequestAllocationResult) {})
+	deallocated := allocated.DeepCopy()
+	deallocated.Status.Allocation = nil
+	another := allocated.DeepCopy()
+	another.UID = "another-uid"
+	other := ktypes.UID("other")
+	foreign := of(func(r *resourceapi.DeviceRequestAllocationResult) { r.Driver = "gpu.example.com" })
+	for name, tc := range map[string]struct {
+		claim *resourceapi.ResourceClaim
+		kept  bool
+	}{
+		"allocated":        {allocated, true},
+		"gone":             {nil, false},
+		"deallocated":      {deallocated, false},
+		"another's of it":  {another, false},
+		"another device":   {of(func(r *resourceapi.DeviceRequestAllocationResult) { r.Device = "cam-f30c78" }), false},
+		"another driver":   {foreign, false},
+		"another's share":  {of(func(r *resourceapi.DeviceRequestAllocationResult) { r.ShareID = &other }), false},
+		"no share, as was": {of(func(r *resourceapi.DeviceRequestAllocationResult) { r.ShareID = nil }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.see()
+			r.add(v1alpha1.NewSlotClaim(slot.Name{Instance: "cam-8120fe"}, v1alpha1.SlotClaimSpec{
+				NodeName: "node-a", Level: v1alpha1.ConfigurationLevel, Holder: v1alpha1.DRAHolder("rc-uid", &share),
+				ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "yard", Name: "rc", UID: "rc-uid"},
+			}, v1alpha1.NodeOwner("node-a", "n1")))
+			if tc.claim != nil {
+				if err := r.api.Create(t.Context(), tc.claim.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.kept {
+				r.keeps(allocationAgain)
+			} else {
+				r.deletesFor("SlotClaimNodeGone")
+			}
+		})
+	}
+}
