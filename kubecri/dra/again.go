@@ -63,6 +63,11 @@ func (d *Driver) claimAgain(ctx context.Context) error {
 func (d *Driver) claimOneAgain(ctx context.Context, claim types.UID) error {
 	d.busy.LockKey(string(claim))
 	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+	return d.claimLocked(ctx, claim)
+}
+
+// claimLocked claims what a ResourceClaim is prepared with; the caller has its lock.
+func (d *Driver) claimLocked(ctx context.Context, claim types.UID) error {
 	specs, err := d.CDI.ClaimAnnotations() // it may have been unprepared meanwhile
 	if err != nil || specs[claim] == nil {
 		return err

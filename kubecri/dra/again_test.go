@@ -49,6 +49,15 @@ func TestClaimedAgain(t *testing.T) {
 		t.Errorf("made again: %+v (%v)", again.Spec, err)
 	}
 
+	a.remove(t, camera+"-1")
+	await(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
+	a.remove(t, camera+"-0")
+	await(t, "the informer to show that both are gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-0"] != before[camera+"-0"] ||
+		a.claimed(t)[camera+"-1"] != before[camera+"-1"] {
+		t.Errorf("prepared again: %v (%v), want %v", a.claimed(t), err, before)
+	}
+
 	r.kill()
 	a.remove(t, camera+"-1")
 	r = start(t, a, here, dir)

@@ -37,6 +37,14 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		return nil, err
 	}
 	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
+	if d.CDI != nil && !complete(all, held) {
+		// Containers may run with slots whose claims somebody deleted: not with others then.
+		if err := d.claimLocked(ctx, claim.UID); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot claim again what a ResourceClaim is prepared with",
+				"resourceClaim", klog.KObj(claim))
+		}
+		held, surplus = compare(claim.UID, all, d.Claims.OfDRA(""))
+	}
 	if d.CDI != nil && len(surplus) == 0 && complete(all, held) && d.CDI.HasClaim(claim.UID, requests(all)...) {
 		return prepared(claim.UID, all), nil
 	}
