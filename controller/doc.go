@@ -2,6 +2,7 @@
 //
 //	inventory       what nodes report and claim, by Instance, in memory
 //	instances       writes Instances: the inventory as people and brokers see it
+//	dra             publishes devices as ResourceSlices, for Configurations that have DRA give them
 //	claims          deletes SlotClaims that are nobody's
 //	brokers         runs the Pods and Jobs of Instances
 //	services        makes the Services of Instances and Configurations

@@ -92,3 +92,52 @@ func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
 		})
 	}
 }
+
+// Of DRA's objects the controller writes those of Kubeslot's driver, and takes none over.
+func TestTheControllerWritesOnlyItsDriversObjects(t *testing.T) {
+	p := policies(t, "policies/controller.yaml")["kubeslot-controller-dra"]
+	of := func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: resource}
+	}
+	resources := map[string]schema.GroupVersionResource{
+		"ResourceSlice": of("resourceslices"), "DeviceClass": of("deviceclasses"),
+	}
+	const (
+		driver = "only those of the driver slots.kubeslot.io"
+		class  = "only <Configuration>.slots.kubeslot.io with the label"
+		name   = "its extendedResourceName must be akri.sh/<Configuration>"
+
+		ours   = "metadata: {name: it}\nspec: {driver: slots.kubeslot.io}"
+		others = "metadata: {name: it}\nspec: {driver: gpu.example.com}"
+		cam    = "metadata: {name: cam.slots.kubeslot.io, labels: {kubeslot.io/configuration: cam}}\nspec: {}"
+		users  = "metadata: {name: cam.slots.kubeslot.io}\nspec: {}"
+	)
+	named := func(resource string) string {
+		return strings.Replace(cam, "spec: {}", "spec: {extendedResourceName: "+resource+"}", 1)
+	}
+	for title, tc := range map[string]struct{ kind, object, old, want string }{
+		"a slice":                      {"ResourceSlice", ours, "", ""},
+		"to change a slice":            {"ResourceSlice", ours, ours, ""},
+		"to delete a slice":            {"ResourceSlice", "", ours, ""},
+		"another driver's slice":       {"ResourceSlice", others, "", driver},
+		"to take over a slice":         {"ResourceSlice", ours, others, driver},
+		"to delete another's slice":    {"ResourceSlice", "", others, driver},
+		"a class":                      {"DeviceClass", cam, "", ""},
+		"a class with a resource":      {"DeviceClass", named("akri.sh/cam"), "", ""},
+		"to delete a class":            {"DeviceClass", "", named("akri.sh/cam"), ""},
+		"another name":                 {"DeviceClass", strings.Replace(cam, "name: cam.", "name: usb.", 1), "", class},
+		"no name of a Configuration":   {"DeviceClass", strings.Replace(cam, ".slots.kubeslot.io", "", 1), "", class},
+		"to take over a class":         {"DeviceClass", cam, users, class},
+		"to delete a user's class":     {"DeviceClass", "", users, class},
+		"a class of another resource":  {"DeviceClass", named("example.com/gpu"), "", name},
+		"a class of another's devices": {"DeviceClass", named("akri.sh/usb"), "", name},
+	} {
+		t.Run(title, func(t *testing.T) {
+			r := request{resource: resources[tc.kind], kind: tc.kind, object: tc.object, old: tc.old}
+			r.by = account("kubeslot-system", "kubeslot-controller", "a")
+			expect(t, p, r, tc.want)
+			r.by = &user.DefaultInfo{Name: "anna"}
+			expect(t, p, r, "")
+		})
+	}
+}

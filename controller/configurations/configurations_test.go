@@ -57,6 +57,7 @@ func TestStatus(t *testing.T) {
 		service    bool
 		disabled   Disabled
 		invalid    string
+		dra        []string // what is not published
 		properties map[string]string
 		summary    inventory.Summary
 		instances  limits.Sum
@@ -115,6 +116,10 @@ func TestStatus(t *testing.T) {
 			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these brokerProperties as variables of their names, since spec.propertyPrefixes does not let it: SITE. " +
 				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES. To have them by their names, in spec.propertyPrefixes set [" + strings.Join(akriv0.DefaultPropertyPrefixes, ", ") +
 				", SITE]; a list replaces the defaults, so it names those that are used here, too"}}},
+		"devices that are not published": {dra: []string{"why"},
+			summary:    inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			conditions: []string{"Ready=False DevicesNotPublished: why", "Discovering=True"},
+			problems:   []problem{{Reason: "DevicesNotPublished", Message: "why"}}},
 		"properties that brokers have": {broker: true, properties: map[string]string{"SITE": "yard"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True"}},
 		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},
@@ -186,7 +191,7 @@ func TestStatus(t *testing.T) {
 			if tc.paused {
 				c.Spec.BrokerUpdate = &akriv0.BrokerUpdate{Paused: true}
 			}
-			st := status(c, tc.disabled, tc.invalid, tc.summary, tc.instances, tc.sum, start)
+			st := status(c, tc.disabled, tc.invalid, tc.dra, tc.summary, tc.instances, tc.sum, start)
 			if st.ObservedGeneration != 3 || int(st.Instances) != tc.summary.Instances || int(st.Slots.Held) != tc.summary.Held || (st.Brokers != nil) != tc.broker {
 				t.Errorf("%+v", st)
 			}
@@ -213,8 +218,8 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range 40 {
 		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
 	}
-	st := status(configuration(false), Disabled{}, "", inventory.Summary{Owner: configuration(false), Problems: many},
-		limits.Sum{}, brokers.Sum{}, start)
+	st := status(configuration(false), Disabled{}, "", nil,
+		inventory.Summary{Owner: configuration(false), Problems: many}, limits.Sum{}, brokers.Sum{}, start)
 	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
 		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
 	}
@@ -227,14 +232,14 @@ func TestStatusIsBounded(t *testing.T) {
 func TestTransitionTimes(t *testing.T) {
 	c := configuration(false)
 	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
-	c.Status = status(c, Disabled{}, "", found, limits.Sum{}, brokers.Sum{}, start)
-	later := status(c, Disabled{}, "", inventory.Summary{Owner: c, Instances: 2, Nodes: 1}, limits.Sum{}, brokers.Sum{},
-		start.Add(time.Minute))
+	c.Status = status(c, Disabled{}, "", nil, found, limits.Sum{}, brokers.Sum{}, start)
+	later := status(c, Disabled{}, "", nil, inventory.Summary{Owner: c, Instances: 2, Nodes: 1},
+		limits.Sum{}, brokers.Sum{}, start.Add(time.Minute))
 	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
 		t.Errorf("still true: %+v", later.Conditions[0])
 	}
 	c.Status = later
-	if failed := status(c, Disabled{}, "", inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{},
+	if failed := status(c, Disabled{}, "", nil, inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{},
 		start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) ||
 		later.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
@@ -252,7 +257,8 @@ type rig struct {
 	fail   error // of the next write
 	sum    brokers.Sum
 	found  validation.Findings
-	checks int // calls of Check
+	checks int                   // calls of Check
+	stale  *akriv0.Configuration // what the cache still has
 }
 
 func newRig(t *testing.T, c *akriv0.Configuration) *rig {
@@ -274,6 +280,15 @@ func newRig(t *testing.T, c *akriv0.Configuration) *rig {
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&akriv0.Configuration{}).WithObjects(c).WithReturnManagedFields()
 	r.api = interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Get: func(
+			ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption,
+		) error {
+			if into, ok := o.(*akriv0.Configuration); ok && r.stale != nil {
+				r.stale.DeepCopyInto(into)
+				return nil
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},

@@ -37,7 +37,7 @@ const (
 	akriAgain = 10 * time.Second
 )
 
-// Config is what a Reconciler needs; all of it is required but Disabled.
+// Config is what a Reconciler needs; all of it is required but Disabled and DRA.
 type Config struct {
 	// Client reads Configurations from the cache.
 	Client client.Client
@@ -51,6 +51,8 @@ type Config struct {
 	// Check says what is wrong with a Configuration itself. It is called once for each
 	// generation.
 	Check func(*akriv0.Configuration) validation.Findings
+	// DRA say, each, what is wrong with how a Configuration of the name is published for DRA; "" for nothing.
+	DRA   []func(configuration string) string
 	Clock clock.PassiveClock
 	// Disabled are the parts that do not run. The zero value is none.
 	Disabled Disabled
@@ -133,7 +135,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		return lookInterval, nil
 	}
 	want := c.DeepCopy()
-	want.Status = status(c, r.Disabled, r.invalid(c), summary, instances, sum, now)
+	want.Status = status(c, r.Disabled, r.invalid(c), r.notPublished(c), summary, instances, sum, now)
 	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
 		return 0, nil
 	}

@@ -38,6 +38,7 @@ const (
 	notReady        = "BrokersNotReady"
 	brokerLimit     = "BrokerLimit"
 	instanceLimit   = "InstanceLimit"
+	notPublished    = "DevicesNotPublished"
 
 	brokersDisabled  = "BrokersDisabled"
 	servicesDisabled = "ServicesDisabled"
@@ -49,19 +50,24 @@ const maxMessageLength = 1024
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
 // status is what there is to say of a Configuration, given what its status says
-// already, which is not changed. invalid is what is wrong with its spec, "" for nothing.
+// already, which is not changed. invalid is what is wrong with its spec, "" for nothing; dra what keeps its devices
+// from being published for DRA. What kube-scheduler writes into the status stays.
 func status(
-	c *akriv0.Configuration, disabled Disabled, invalid string, s inventory.Summary, instances limits.Sum,
-	sum brokers.Sum, now time.Time,
+	c *akriv0.Configuration, disabled Disabled, invalid string, dra []string, s inventory.Summary,
+	instances limits.Sum, sum brokers.Sum, now time.Time,
 ) akriv0.ConfigurationStatus {
 	st := akriv0.ConfigurationStatus{
 		ObservedGeneration: c.Generation,
 		Instances:          int32(s.Instances),
 		Nodes:              int32(s.Nodes),
 		Slots:              akriv0.SlotCount{Total: int32(s.Slots), Held: int32(s.Held)},
-		Problems:           problems(c, disabled, invalid, s, instances, sum),
+		Allocator:          c.Status.Allocator,
+		Problems:           problems(c, disabled, invalid, dra, s, instances, sum),
 	}
 	conditions := []metav1.Condition{readyCondition(c, s, st.Problems), discoveringCondition(c, s)}
+	if c.Spec.IsDRA() || c.Status.Allocator != nil {
+		conditions = append(conditions, allocatorCondition(c))
+	}
 	if c.Spec.HasBroker() {
 		st.Brokers = &akriv0.BrokerCount{Desired: int32(sum.Desired), Ready: int32(sum.Ready),
 			Updated: int32(sum.Updated)}
@@ -212,8 +218,8 @@ func brokerProblem(sum brokers.Sum) string {
 
 // problems lists what is wrong. Nodes that have the same problem are one entry.
 func problems(
-	c *akriv0.Configuration, disabled Disabled, invalid string, s inventory.Summary, instances limits.Sum,
-	sum brokers.Sum,
+	c *akriv0.Configuration, disabled Disabled, invalid string, dra []string, s inventory.Summary,
+	instances limits.Sum, sum brokers.Sum,
 ) []akriv0.ConfigurationProblem {
 	all := disabled.problems(c)
 	if invalid != "" {
@@ -228,6 +234,9 @@ func problems(
 	}
 	if !owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(c.Name, s.Owner)})
+	}
+	for _, message := range dra {
+		all = append(all, akriv0.ConfigurationProblem{Reason: notPublished, Message: message})
 	}
 	if instances.Withheld > 0 && owns(c, s) {
 		all = append(all, akriv0.ConfigurationProblem{Reason: instanceLimit, Message: overInstanceLimit(c, instances)})

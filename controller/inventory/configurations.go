@@ -106,7 +106,11 @@ func (v *Inventory) ownerChanged(name string, named *configurations) Change {
 	}
 	same := before != nil && named.owner != nil && before.UID == named.owner.UID && before.Namespace == named.owner.Namespace &&
 		apiequality.Semantic.DeepEqual(&before.Spec, &named.owner.Spec)
-	if same || before == nil && named.owner == nil {
+	if same {
+		change.Brokers = append(change.Brokers, handedOver(named, before)...)
+		return change
+	}
+	if before == nil && named.owner == nil {
 		return change
 	}
 	named.selected = nil
@@ -114,6 +118,27 @@ func (v *Inventory) ownerChanged(name string, named *configurations) Change {
 		change.add(v.judgeAnew(instance, before, named.owner))
 	}
 	return change
+}
+
+// handedOver are the Instances that DRA gives now and did not before, or no longer.
+func handedOver(named *configurations, before *akriv0.Configuration) []types.NamespacedName {
+	if apiequality.Semantic.DeepEqual(before.Status.Allocator, named.owner.Status.Allocator) {
+		return nil
+	}
+	var changed []types.NamespacedName
+	for instance := range named.instances {
+		if before.Publishes(instance) != named.owner.Publishes(instance) {
+			changed = append(changed, key(named.owner, instance))
+		}
+	}
+	return changed
+}
+
+// InForce returns the Configuration that has the name, nil for none. It may not be changed.
+func (v *Inventory) InForce(name string) *akriv0.Configuration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.ownerOf(name)
 }
 
 // judgeAnew forgets what followed from an Instance's reports. The owners, of which there

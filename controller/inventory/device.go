@@ -18,6 +18,10 @@ type Device struct {
 	// Reported is the device as the oldest slice has it whose report counts, so that a node
 	// that comes later changes nothing of it; nil when none does.
 	Reported *v1alpha1.Device
+	// Gone is the device as a node lists it that no longer sees it, and GoneFrom are these nodes, in the
+	// order of their names; nil when a report counts.
+	Gone     *v1alpha1.Device
+	GoneFrom []string
 	// Nodes reach the device, in the order of their names.
 	Nodes []string
 	// Unschedulable are those of them that no longer know whether the device is there: who
@@ -47,6 +51,7 @@ type standing struct {
 	nodes   *nodeSet         // nil: none
 	lost    map[string]struct{}
 	keep    map[string]struct{} // nodes that list the device as gone; with spec.discovery all selected ones, if one does
+	gone    *v1alpha1.Device    // as the first of these lists it, by its slice's name
 	leftOut []string
 	ignored int // reports that do not count
 }
@@ -68,6 +73,8 @@ func (v *Inventory) Device(instance string) Device {
 	d := Device{Configuration: named.owner, Reported: r.first, LeftOut: r.leftOut, Unschedulable: r.lost}
 	if r.nodes != nil {
 		d.Nodes = r.nodes.sorted
+	} else if d.Gone = r.gone; d.Gone != nil {
+		d.GoneFrom = slices.Sorted(maps.Keys(r.keep))
 	}
 	for index, c := range r.claims {
 		d.Claims = append(d.Claims, Claim{SlotClaim: c, Index: index, DoesNotCount: doesNotCount(c, index, r, named)})
@@ -172,10 +179,15 @@ func (v *Inventory) judge(r *record, named *configurations) {
 	slices.Sort(problems)
 	r.ignored = len(problems)
 	r.leftOut = slices.Clone(problems[:min(len(problems), maxLeftOut)])
+	firstGone := ""
 	for _, rep := range gone {
-		switch {
-		case given && believed[0].identity() != rep.identity():
+		if given && believed[0].identity() != rep.identity() {
 			continue
+		}
+		if r.gone == nil || rep.slice.Name < firstGone {
+			r.gone, firstGone = rep.device, rep.slice.Name
+		}
+		switch {
 		case selected != nil:
 			r.keep = selected.has
 		case r.keep == nil:

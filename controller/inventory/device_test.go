@@ -165,11 +165,15 @@ func TestWhichClaimsCount(t *testing.T) {
 	check("", "", beyond)
 	if d := v.Device(foo.Instance()); !slices.Equal(d.Nodes, []string{"b"}) || len(d.Unschedulable) != 0 {
 		t.Errorf("it is reached by %v, unschedulable on %v; want node b alone", d.Nodes, d.Unschedulable)
+	} else if d.Gone != nil {
+		t.Errorf("a device that node b reports is gone from %v", d.GoneFrom)
 	}
 	v.DeleteSlice("b-0")
 	check("", unseen, beyond)
 	if d := v.Device(foo.Instance()); d.Reported != nil || len(d.Nodes) != 0 {
 		t.Errorf("a device that is gone everywhere is reported: %+v", d)
+	} else if d.Gone == nil || d.Gone.ID != foo.ID || !slices.Equal(d.GoneFrom, []string{"a"}) {
+		t.Errorf("it is gone from %v, as %+v; want it gone from node a", d.GoneFrom, d.Gone)
 	}
 	v.SetConfiguration(configuration("default", "cam", func(c *akriv0.Configuration) { c.Spec.Discovery = &akriv0.Discovery{} }))
 	check(unseen, unseen, unseen)

@@ -47,8 +47,8 @@ func New() *Inventory {
 type Change struct {
 	Instances []types.NamespacedName
 	Claims    []string
-	// Brokers are Instances whose brokers may have to be others: their devices, nodes
-	// or Configuration changed, not only who claims their slots.
+	// Brokers are Instances whose brokers, or what ResourceSlices say of them, may have to be others:
+	// their devices, nodes or Configuration changed, not only who claims their slots.
 	Brokers []types.NamespacedName
 	// Configurations are those whose status may be another, besides those of Instances
 	// and Claims.

@@ -64,7 +64,8 @@ func (v *Inventory) Nodes(names []string) map[string]Node {
 }
 
 // brokersReaching returns the Instances that have a broker spec and that the node
-// reports, or reaches by their Configuration's spec.discovery.
+// reports, or reaches by their Configuration's spec.discovery. Those that it reports and that
+// DRA gives are among them: ResourceSlices name nodes by their hostnames.
 func (v *Inventory) brokersReaching(name string, nodeLabels map[string]string) []types.NamespacedName {
 	var found []types.NamespacedName
 	for _, s := range v.slices {
@@ -76,7 +77,11 @@ func (v *Inventory) brokersReaching(name string, nodeLabels map[string]string) [
 			if r := v.records[instance]; r == nil {
 				continue
 			}
-			if owner := v.configurationsOf(instance).owner; owner != nil && owner.Spec.BrokerSpec != nil && owner.Spec.Discovery == nil {
+			owner := v.configurationsOf(instance).owner
+			if owner == nil || owner.Spec.Discovery != nil {
+				continue
+			}
+			if owner.Spec.BrokerSpec != nil || owner.Spec.IsDRA() {
 				found = append(found, key(owner, instance))
 			}
 		}

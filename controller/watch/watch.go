@@ -69,9 +69,13 @@ const (
 	InstanceServices      Source = "Services of Instances"
 	Configurations        Source = "Configurations"
 	ConfigurationServices Source = "Services of Configurations"
+	ResourceSlices        Source = "ResourceSlices of Instances"
+	DeviceClasses         Source = "DeviceClasses of Configurations"
 )
 
-var sources = []Source{Instances, Claims, Brokers, InstanceServices, Configurations, ConfigurationServices}
+var sources = []Source{
+	Instances, Claims, Brokers, InstanceServices, Configurations, ConfigurationServices, ResourceSlices, DeviceClasses,
+}
 
 // New makes a Watch.
 func New(c, made cache.Cache, inv *inventory.Inventory, claimGone func(types.UID)) *Watch {
@@ -355,9 +359,9 @@ func (s Source) concerns(change inventory.Change) []types.NamespacedName {
 			keys[i].Name = name
 		}
 		return keys
-	case Brokers, InstanceServices:
+	case Brokers, InstanceServices, ResourceSlices:
 		return change.Brokers
-	case ConfigurationServices:
+	case ConfigurationServices, DeviceClasses:
 		return change.Configurations
 	}
 	concerned := map[types.NamespacedName]bool{}

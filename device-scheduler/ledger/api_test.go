@@ -17,6 +17,7 @@ type api struct {
 	nodes          map[string]map[string]string // labels
 	pods           map[string]scheduled         // that are bound, by UID
 	ending         map[string]bool
+	dra            map[string][]string // Instances, by the UIDs of ResourceSlices and ResourceClaims
 }
 
 type scheduled struct {
@@ -27,7 +28,8 @@ type scheduled struct {
 
 func newAPI() api {
 	return api{configurations: map[string]*akriv0.Configuration{}, slices: map[string]*v1alpha1.DeviceSlice{}, claims: map[string]*v1alpha1.SlotClaim{},
-		nodes: map[string]map[string]string{}, pods: map[string]scheduled{}, ending: map[string]bool{}}
+		nodes: map[string]map[string]string{}, pods: map[string]scheduled{}, ending: map[string]bool{},
+		dra: map[string][]string{}}
 }
 
 // ledger makes one of what the API has, in any order.
@@ -43,6 +45,7 @@ func (api *api) ledger(random *rand.Rand) *Ledger {
 		changes(api.slices, func(_ string, s *v1alpha1.DeviceSlice) { l.SetSlice(s) }),
 		changes(api.configurations, func(_ string, c *akriv0.Configuration) { l.SetConfiguration(c) }),
 		changes(api.claims, func(_ string, c *v1alpha1.SlotClaim) { l.SetClaim(c) }),
+		changes(api.dra, func(uid string, instances []string) { l.SetDRA(uid, instances) }),
 		changes(api.nodes, func(node string, labels map[string]string) { l.SetNode(node, labels) }))
 	for _, i := range random.Perm(len(steps)) {
 		steps[i]()

@@ -185,7 +185,7 @@ func (conf *configRecord) regroup(n *nodeRecord, devices []*device, alone *class
 
 // appear puts a device that no node reached into the group, where it is not counted yet.
 func (d *device) appear(g *group) supply {
-	d.group, d.nfree = g, d.capacity-d.taken.below(d.capacity)
+	d.group, d.nfree = g, d.countFree()
 	return d.supply()
 }
 

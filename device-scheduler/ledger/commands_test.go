@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // containers are the lines of commands that are about what a pod requests.
@@ -28,10 +30,34 @@ var commands = map[string]struct {
 	}},
 
 	// unique is Container, Pod, Node or none. discovery=(zone:z) selects nodes by their labels.
-	"configuration": {"name [ns] [created] [unique] [capacity] [discovery] [deleting]", "", (*story).setConfiguration},
+	"configuration": {"name [ns] [created] [unique] [capacity] [discovery] [deleting] [allocator] [status]", "",
+		(*story).setConfiguration},
 	"delete-configuration": {"name [ns]", "", func(s *story, c step) string {
 		delete(s.api.configurations, c.ns+"/"+full(c.name))
 		return s.happened(s.DeleteConfiguration(c.ns, full(c.name)))
+	}},
+	// A ResourceSlice lists the Instances, or a ResourceClaim's allocation has them.
+	"dra": {"object [instances]", "", func(s *story, c step) string {
+		var instances []string
+		for _, name := range arg(c, "instances", []string(nil)) {
+			instances = append(instances, full(name))
+		}
+		object := arg(c, "object", "")
+		s.api.dra[object] = instances
+		return s.happened(s.SetDRA(object, instances))
+	}},
+	// Which Instances the other allocator has yet.
+	"handover": {"name", "", func(s *story, c step) string {
+		_, instances := s.Handover(c.name)
+		return cmp.Or(strings.Join(instances, " "), "none")
+	}},
+	// The pod is bound to a node that chooses slots itself.
+	"keep-until-claimed": {"pod node", containers, func(s *story, c step) string {
+		a, refusal := s.fit(c)
+		if refusal != "" {
+			return refusal
+		}
+		return s.happened(s.KeepUntilClaimed(c.pod, c.node, a), show(a))
 	}},
 	// These nodes report it, each in a slice of its own, and no others.
 	"instance": {"name nodes [ns]", "", (*story).setInstance},
@@ -43,6 +69,7 @@ var commands = map[string]struct {
 		return s.happened(s.DeleteSlice(c.name))
 	}},
 	// Another takes the place of one that was not seen deleted. Without pod: a device plugin's.
+	// pod=dra.… is a ResourceClaim.
 	"claim": {"slot node [pod]", "", (*story).setClaim},
 	"delete-claim": {"slot", "", func(s *story, c step) string {
 		delete(s.api.claims, c.slot.String())

@@ -78,6 +78,11 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 				}
 			}
 		}
+		if before.GivesSlots() != now.GivesSlots() {
+			for d := range conf.devices {
+				u.touched[d] = true
+			}
+		}
 		if before.Spec.Unique() != now.Spec.Unique() {
 			event.Freed = conf.names()
 			for d := range conf.devices {
@@ -86,6 +91,9 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 			}
 		}
 		event.add(u.settle())
+	}
+	if l.handsOver(conf) {
+		event.Handover = append(event.Handover, conf.name)
 	}
 	for _, other := range l.configs { // those whose name may be that of an Instance of this one
 		if akriv0.MayNameInstanceOf(conf.name, other.name) && len(other.configurations) > 0 {

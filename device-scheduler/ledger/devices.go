@@ -50,9 +50,17 @@ func (d *device) reachedBy(n *nodeRecord) bool {
 func (d *device) resize(capacity int) {
 	before := d.supply()
 	if d.capacity = capacity; d.exists() {
-		d.nfree = capacity - d.taken.below(capacity)
+		d.nfree = d.countFree()
 		d.changed(before)
 	}
+}
+
+// countFree counts the device's free slots.
+func (d *device) countFree() int {
+	if d.withheld {
+		return 0
+	}
+	return d.capacity - d.taken.below(d.capacity)
 }
 
 // resource returns the Configuration that a resource name asks for, or the Instance which it

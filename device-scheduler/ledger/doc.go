@@ -16,7 +16,7 @@
 //   - noderecord.go, numbers.go, slot_counts.go: nodes, and which of their reports and claims count; slots by state
 //   - event.go: what a change lets waiting pods find, free or by preemption
 //   - nominate.go, claims.go, reports.go, holders.go, deviceslices.go, nodes.go, configurations.go:
-//     the changes
+//     the changes; allocator.go: whose slots are DRA's, or are to be
 //   - strategy.go, draft.go, fit.go: which slots a pod would get, as a problem for package
 //     slotsearch; shortfall.go: why it gets none
 //   - view.go, score.go, reach.go, preempt.go, double_allocation.go: what the scheduler asks

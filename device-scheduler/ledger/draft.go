@@ -43,7 +43,7 @@ func (dr *Draft) Release(uid string) {
 			ch.addCL(p.node, -1)
 		}
 		s := d.at(h.slot.Index)
-		free := d.exists() && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
+		free := d.exists() && !d.withheld && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
 		if free && ch.taken.has(h.slot.Index) && !s.nominee.keepsFrom(dr.pod) {
 			ch.free(h.slot.Index)
 		}
@@ -76,7 +76,7 @@ func (dr *Draft) change(d *device) *change {
 		ch = &change{taken: slices.Clone(of.taken), nfree: of.nfree, clOnNode: maps.Clone(of.clOnNode)}
 	} else {
 		ch = &change{taken: slices.Clone(d.taken), nfree: d.nfree}
-		if d.exists() {
+		if d.exists() && !d.withheld {
 			for _, s := range d.config.waiting[d] {
 				if !s.nominee.keepsFrom(dr.pod) {
 					ch.free(s.index)

@@ -3,6 +3,8 @@ package ledger
 import (
 	"slices"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -18,6 +20,8 @@ type Event struct {
 	// Displaced are the UIDs of pods that lost their nomination. They have to be scheduled
 	// anew.
 	Displaced []string
+	// Handover are the Configurations whose status.allocator may be wrong now: see Ledger.Handover.
+	Handover []string
 }
 
 // Empty reports whether the change helps no pod.
@@ -27,6 +31,7 @@ func (e *Event) add(other Event) {
 	e.Freed = append(e.Freed, other.Freed...)
 	e.Preemptible = append(e.Preemptible, other.Preemptible...)
 	e.Displaced = append(e.Displaced, other.Displaced...)
+	e.Handover = append(e.Handover, other.Handover...)
 }
 
 // freed records the device if more of its slots are free, or only their nominees' to take, than
@@ -90,6 +95,7 @@ func (l *Ledger) count(d *device, s *slotState, event *Event) {
 	if c := s.claim; c != nil {
 		c.counts = l.claimFacts(d, s.index, c.node).Counts()
 	}
+	held := s.counted.heldAsSlot
 	if taken := l.countUse(d, s) && s.index < d.capacity; taken != d.taken.has(s.index) {
 		step := 1
 		if taken {
@@ -98,8 +104,13 @@ func (l *Ledger) count(d *device, s *slotState, event *Event) {
 		} else {
 			d.taken.clear(s.index)
 		}
-		if d.exists() && s.index < d.capacity {
+		if d.exists() && s.index < d.capacity && !d.withheld {
 			d.nfree += step
+		}
+	}
+	if held != s.counted.heldAsSlot {
+		if conf := l.configs[v1alpha1.DeviceConfiguration(d.name)]; conf.goesTo(akriv0.AllocatorDRA) {
+			event.Handover = append(event.Handover, conf.name)
 		}
 	}
 	before := s.access

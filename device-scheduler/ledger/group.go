@@ -8,10 +8,12 @@ func (s *supply) add(o supply) {
 	s.free += o.free
 	s.offers += o.offers
 	s.waiting += o.waiting
+	s.withheld += o.withheld
 }
 
 func (s supply) minus(o supply) supply {
-	return supply{s.instances - o.instances, s.slots - o.slots, s.free - o.free, s.offers - o.offers, s.waiting - o.waiting}
+	return supply{s.instances - o.instances, s.slots - o.slots, s.free - o.free, s.offers - o.offers,
+		s.waiting - o.waiting, s.withheld - o.withheld}
 }
 
 // inOrder is the order of Spread. Pack walks back up from the fewest free slots.
@@ -42,6 +44,9 @@ const btreeDegree = 16
 func (d *device) supply() supply {
 	if d.group == nil {
 		return supply{}
+	}
+	if d.withheld {
+		return supply{instances: 1, slots: d.capacity, withheld: 1}
 	}
 	s := supply{instances: 1, slots: d.capacity, free: d.nfree, waiting: len(d.config.waiting[d])}
 	if d.nfree > 0 {

@@ -300,6 +300,9 @@ func (w *world) rules(node string, req *Request, gone map[string]bool) *rules {
 		}
 	}
 	u.taken = func(name slot.Name) string {
+		if w.withheld(name.Instance) {
+			return "it is DRA's"
+		}
 		for _, uid := range w.holders(name, w.pods, w.assumed) {
 			if !gone[uid] {
 				return "pod " + uid + " holds it"
@@ -335,7 +338,8 @@ func (w *world) checkSlots(t *rapid.T) {
 			if len(given) > 1 {
 				t.Fatalf("%s was given to all of %v", s, given)
 			}
-			free := in != nil && i < in.capacity && len(holders) == 0 && w.claimOn(s) == "" && state.nominee == nil
+			free := in != nil && i < in.capacity && !w.withheld(name) && len(holders) == 0 &&
+				w.claimOn(s) == "" && state.nominee == nil
 			if free != d.isFree(i) {
 				t.Fatalf("%s is free: %v, want %v", s, d.isFree(i), free)
 			}

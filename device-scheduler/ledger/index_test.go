@@ -15,7 +15,7 @@ func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*d
 			}
 			waiting := 0
 			for i := range d.capacity {
-				if s := d.at(i); s != nil && s.use().as == nominated {
+				if s := d.at(i); !d.withheld && s != nil && s.use().as == nominated {
 					waiting++
 				}
 			}

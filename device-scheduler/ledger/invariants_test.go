@@ -36,7 +36,9 @@ func (d *device) all(yield func(int, *slotState) bool) {
 }
 
 // isFree reports whether slot i is available, and is not nominated for a pod.
-func (d *device) isFree(i int) bool { return d.exists() && i < d.capacity && !d.taken.has(i) }
+func (d *device) isFree(i int) bool {
+	return d.exists() && !d.withheld && i < d.capacity && !d.taken.has(i)
+}
 
 // holderUIDs are sorted: the order in which pods were seen differs after a restart.
 func (s *slotState) holderUIDs() []string {
@@ -81,7 +83,7 @@ func checkInvariants(t failer, l *Ledger) {
 			if d == nil || d.at(h.slot.Index).nominee != n {
 				t.Fatalf("%s is kept for pod %s, but the slot does not know", h.slot, uid)
 			}
-			if h.slot.Index >= d.capacity || !d.reachedBy(l.nodes[n.node]) {
+			if d.withheld && !n.bound || h.slot.Index >= d.capacity || !d.reachedBy(l.nodes[n.node]) {
 				t.Fatalf("%s is kept for pod %s, which cannot have it: %d slots, reached by %v", h.slot, uid, d.capacity, d.nodes())
 			}
 			for _, p := range d.at(h.slot.Index).holders {
@@ -95,6 +97,9 @@ func checkInvariants(t failer, l *Ledger) {
 	members, claims := map[*group][]*device{}, map[*nodeRecord]int{}
 	for name, d := range l.devices {
 		n, cl := 0, map[string]int{}
+		if d.withheld != l.withholds(d) {
+			t.Fatalf("%s is withheld: %v, want %v", name, d.withheld, l.withholds(d))
+		}
 		if !slices.IsSortedFunc(d.slots, func(a, b *slotState) int { return a.index - b.index }) || slices.ContainsFunc(d.slots, func(s *slotState) bool { return !s.inUse() }) {
 			t.Fatalf("%s keeps %d slots", name, len(d.slots))
 		}
@@ -133,7 +138,8 @@ func checkInvariants(t failer, l *Ledger) {
 					t.Fatalf("the claim of %s on %s-%d counts: %v, want %v", c.node.name, name, i, c.counts, counts)
 				}
 			}
-			free := d.group != nil && i < d.capacity && len(s.holders) == 0 && s.claimed() == nil && s.nominee == nil
+			free := d.group != nil && !d.withheld && i < d.capacity && len(s.holders) == 0 &&
+				s.claimed() == nil && s.nominee == nil
 			if free != d.isFree(i) {
 				t.Fatalf("%s-%d: free bit is %v, want %v", name, i, d.isFree(i), free)
 			}

@@ -5,10 +5,29 @@ import "slices"
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
 // kept for it before is let go, and so is all that is kept for a pod that one of
 // these slots was kept for: it is displaced.
+//
+// Where one of them is withheld, nothing is kept: the pod is displaced itself.
 func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Event {
+	if slices.ContainsFunc(a.holds(), func(h hold) bool {
+		d := l.devices[h.slot.Instance]
+		return d != nil && d.withheld
+	}) {
+		event := Event{Displaced: []string{pod.UID}}
+		l.refreshAll(l.end(pod.UID), &event)
+		return event
+	}
+	return l.keep(&nomination{Pod: pod, node: node, holds: a.holds()})
+}
+
+// KeepUntilClaimed is Nominate for a pod that is bound, or about to be, to a node which chooses slots itself
+// and claims them a moment later. It goes on after a change of the allocator: such a pod has its slots.
+func (l *Ledger) KeepUntilClaimed(pod Pod, node string, a Assignment) Event {
+	return l.keep(&nomination{Pod: pod, node: node, holds: a.holds(), bound: true})
+}
+
+func (l *Ledger) keep(n *nomination) Event {
 	var event Event
-	released := l.end(pod.UID)
-	n := &nomination{Pod: pod, node: node, holds: a.holds()}
+	released := l.end(n.UID)
 	for _, h := range n.holds {
 		s := l.device(h.slot.Instance).know(h.slot.Index)
 		if before := s.nominee; before != nil {
@@ -16,7 +35,7 @@ func (l *Ledger) Nominate(pod Pod, node string, a Assignment) Event {
 		}
 		s.nominee = n
 	}
-	l.nominations[pod.UID] = n
+	l.nominations[n.UID] = n
 	l.refreshAll(n.holds, &event)
 	l.refreshAll(released, &event)
 	return event
@@ -50,14 +69,14 @@ func (l *Ledger) end(uid string) []hold {
 }
 
 // endUnreachable ends the nominations that keep a slot of the device which is no longer to
-// be had from their node.
+// be had from their node, or from any since it is withheld.
 func (l *Ledger) endUnreachable(d *device, event *Event) {
 	if len(l.nominations) == 0 {
 		return
 	}
 	for _, s := range slices.Clone(d.slots) {
 		n := s.nominee
-		if n != nil && (s.index >= d.capacity || !d.reachedBy(l.nodes[n.node])) {
+		if n != nil && (s.index >= d.capacity || !d.reachedBy(l.nodes[n.node]) || d.withheld && !n.bound) {
 			l.refreshAll(l.displace(n, event), event)
 		}
 	}

@@ -33,6 +33,8 @@ type world struct {
 	wants map[string]*Request
 	lists []*NodeList // of views
 	made  int         // objects so far, for their UIDs
+	// handovers are what the ledger said of them after the last step, by Configuration.
+	handovers map[string]string
 }
 
 var worldNodes = []string{"a", "b", "c"}
@@ -49,7 +51,8 @@ var worldNodes = []string{"a", "b", "c"}
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{prober: newProber(t), api: newAPI(), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
-			assumed: map[string]scheduled{}, late: map[string]scheduled{}, foreign: map[string]bool{}, wants: map[string]*Request{}}
+			assumed: map[string]scheduled{}, late: map[string]scheduled{}, foreign: map[string]bool{},
+			wants: map[string]*Request{}, handovers: map[string]string{}}
 		for _, config := range []string{"cam", "gps"} {
 			w.setConfiguration(configurationOf(config, drawUnique(t)))
 		}
@@ -60,6 +63,8 @@ func TestHistories(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"configuration":        w.configuration,
 			"delete configuration": w.deleteConfiguration,
+			"allocator":            w.allocator,
+			"DRA":                  w.drawDRA,
 			"slice":                w.slice,
 			"delete slice":         w.deleteSlice,
 			"claim":                w.claim,
@@ -86,6 +91,7 @@ func TestHistories(t *testing.T) {
 				w.checkRebuilt(t)
 				w.checkExpected(t)
 				w.checkView(t)
+				w.checkHandover(t)
 				w.prober.check(t, w.strategy)
 			},
 		})
@@ -288,7 +294,7 @@ func usable(l *Ledger, pods map[string]scheduled) string {
 		for i, s := range d.all {
 			holders := s.holderUIDs()
 			holders = slices.DeleteFunc(holders, func(uid string) bool { _, one := pods[uid]; return !one })
-			given := d.exists() && i < d.capacity
+			given := d.exists() && !d.withheld && i < d.capacity
 			if given || len(holders) > 0 || s.claim != nil {
 				out = append(out, fmt.Sprintf("%s-%d: given to %v: %v, holders %v, %s", name, i, d.nodes(), given, holders, s.claim))
 			}

@@ -270,9 +270,12 @@ func (u *update) settle() Event {
 	var event Event
 	for d := range u.touched {
 		before := d.supply()
-		d.kept = u.discoveredKept(d)
+		d.kept, d.withheld = u.discoveredKept(d), u.withholds(d)
 		for _, s := range d.slots {
 			u.count(d, s, &event)
+		}
+		if d.exists() {
+			d.nfree = d.countFree()
 		}
 		d.changed(before)
 	}

@@ -45,6 +45,7 @@ type Shortfall struct {
 	Slots     int // of those Instances
 	Free      int // of those slots
 	Own       int // slots that this pod's other requests would take
+	Withheld  int // of the Instances, that DRA has
 	// InstanceLevel is set when one Instance was asked for by name.
 	InstanceLevel bool
 	// Meant is the Configuration whose name is near to an unknown one; "" for none.
@@ -82,7 +83,7 @@ func (l *Ledger) unknown(container string, r ResourceRequest) *Shortfall {
 func (conf *configRecord) shortfall(has supply, container string, r ResourceRequest, byName bool, own int) *Shortfall {
 	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(),
 		InstanceLevel: byName, Own: own,
-		Instances: has.instances, Slots: has.slots, Free: has.free}
+		Instances: has.instances, Slots: has.slots, Free: has.free, Withheld: has.withheld}
 	most := s.Slots
 	if s.Unique != "" {
 		most = s.Instances
@@ -141,6 +142,9 @@ func (s *Shortfall) String() string {
 	own := ""
 	if s.Own > 0 {
 		own = fmt.Sprintf(", and this pod's other requests take %d", s.Own)
+	}
+	if s.Withheld > 0 {
+		own += fmt.Sprintf("; %d of the Instances are DRA's", s.Withheld)
 	}
 	return fmt.Sprintf("node(s) short of %s: container %q needs %d%s; %d of %d slots free on %d Instances, %d held%s",
 		name, s.Container, s.Needed, atMostOne[s.Unique], s.Free, s.Slots, s.Instances, s.Slots-s.Free, own)

@@ -60,7 +60,7 @@ func (s *slotState) claimed() *claim {
 // available reports whether the device gives slot i, and nobody has it.
 func (d *device) available(i int) bool {
 	s := d.at(i)
-	return d.exists() && i < d.capacity && (s == nil || len(s.holders) == 0 && s.claimed() == nil)
+	return d.exists() && !d.withheld && i < d.capacity && (s == nil || len(s.holders) == 0 && s.claimed() == nil)
 }
 
 // owns reports whether a claim on a slot that the pod holds is the pod's own, or none.
@@ -85,7 +85,7 @@ func (n *nomination) keepsFrom(pod Pod) bool {
 func (d *device) keptFor(pod Pod) int {
 	n := 0
 	for _, s := range d.config.waiting[d] {
-		if !s.nominee.keepsFrom(pod) {
+		if !d.withheld && !s.nominee.keepsFrom(pod) {
 			n++
 		}
 	}
@@ -106,7 +106,7 @@ type access struct {
 
 // access returns which pods can have the slot. A holder that is terminating counts like any other.
 func (d *device) access(s *slotState) access {
-	if !d.exists() || s.index >= d.capacity || len(s.holders) > 1 || s.foreign() {
+	if !d.exists() || d.withheld || s.index >= d.capacity || len(s.holders) > 1 || s.foreign() {
 		return access{}
 	}
 	highest := int64(math.MinInt32) - 1 // of those who have the slot

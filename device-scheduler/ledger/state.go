@@ -27,6 +27,7 @@ type Ledger struct {
 	// doublyAllocated are the slots that several pods hold.
 	doublyAllocated map[slot.Name]*slotState
 	seed            maphash.Seed // of the hashes of devices' ids
+	dra             dra
 	totals          totals
 	// searches is how often Preempt was called, which readers do at once.
 	searches atomic.Int64
@@ -46,6 +47,7 @@ func New() *Ledger {
 		kept:            map[*report][]*sliceRecord{},
 		doublyAllocated: map[slot.Name]*slotState{},
 		seed:            maphash.MakeSeed(),
+		dra:             dra{objects: map[string][]string{}, instances: map[string]map[string]int{}},
 	}
 }
 
@@ -81,11 +83,12 @@ type device struct {
 	group     *group        // nil when no node reaches it: then it does not exist
 	*usage                  // never nil: see notInUse
 	capacity  int
-	nfree     int   // 0 when it does not exist
+	nfree     int   // 0 when it does not exist, or is withheld
 	offered   offer // as of the last event
 	reporters int32 // nodes whose report is accepted
 	leftOut   int32 // reports that do not count; see settle
 	kept      bool  // see discoveredKept
+	withheld  bool  // see withholds; then none of its slots is free
 }
 
 // usage is who has slots of a device, or is to have some.
@@ -126,12 +129,14 @@ type claim struct {
 	// counts is set while the node lists the device, and the slot is within the capacity:
 	// see v1alpha1.ClaimFacts.
 	counts bool
+	byDRA  bool // a ResourceClaim holds the slot
 }
 
 // slotUse is what a slot is counted as.
 type slotUse struct {
 	as           uint8
 	ignoredClaim bool
+	heldAsSlot   bool
 }
 
 const (
@@ -153,6 +158,7 @@ type supply struct {
 	instances, slots, free int
 	offers                 int // Instances with a free slot
 	waiting                int // slots that only a nomination keeps from being free
+	withheld               int // Instances that DRA has: see withholds
 }
 
 // group is the Instances that the same nodes reach.
@@ -244,4 +250,6 @@ type nomination struct {
 	Pod
 	node  string
 	holds []hold
+	// bound is set when the pod is bound, or about to be, and its node is to claim slots: see KeepUntilClaimed.
+	bound bool
 }

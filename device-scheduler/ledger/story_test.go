@@ -48,6 +48,10 @@ func (s *story) setConfiguration(c step) string {
 		conf.Spec.Discovery = &akriv0.Discovery{NodeSelector: c.labels("discovery")}
 	}
 	conf.Spec.Capacity = arg(c, "capacity", int32(1))
+	conf.Spec.Allocator = akriv0.Allocator(arg(c, "allocator", ""))
+	if now := arg(c, "status", ""); now != "" {
+		conf.Status.Allocator = &akriv0.AllocatorStatus{Current: akriv0.Allocator(now)}
+	}
 	s.api.configurations[conf.Namespace+"/"+conf.Name] = conf
 	return s.happened(s.SetConfiguration(conf))
 }
@@ -235,6 +239,9 @@ func (s *story) happened(g Event, said ...string) string {
 	if len(g.Displaced) > 0 {
 		out = append(out, "displaced: "+list(g.Displaced))
 	}
+	if len(g.Handover) > 0 {
+		out = append(out, "handover: "+list(g.Handover))
+	}
 	if len(out) == 0 {
 		return "no event"
 	}
@@ -258,6 +265,8 @@ func (l *Ledger) show() string {
 			switch {
 			case d.exists() && s.counted.as == nominated:
 				state = append(state, "kept for "+s.nominee.UID)
+			case d.withheld:
+				state = append(state, "withheld")
 			case d.isFree(i):
 				state = append(state, "free")
 			}

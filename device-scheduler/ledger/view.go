@@ -120,7 +120,8 @@ func (v *View) shortfallOf(number int32) *Shortfall {
 		has := dm.on(at)
 		switch want := dm.shortOf(at, has); {
 		case want >= 0: // many nodes lack the same
-			if key := (lack{i, want, has.instances, has.slots, has.free}); v.last == nil || key != v.lastLack {
+			key := lack{i, want, has.instances, has.slots, has.free, has.withheld}
+			if v.last == nil || key != v.lastLack {
 				if v.lacks[key] == nil {
 					v.lacks[key] = dm.shortfall(want, has)
 				}
@@ -135,7 +136,7 @@ func (v *View) shortfallOf(number int32) *Shortfall {
 }
 
 // lack is what tells Shortfalls of one request apart.
-type lack struct{ demand, want, instances, slots, free int }
+type lack struct{ demand, want, instances, slots, free, withheld int }
 
 // demand is what a pod asks for of one Configuration: so many free slots, or Instances with a free one.
 type demand struct {

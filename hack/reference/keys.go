@@ -22,7 +22,7 @@ var (
 	)
 	// lastParagraph is what ends the comment of a key's constant.
 	lastParagraph = regexp.MustCompile(
-		`^(Label|Annotation|Condition) of ([^.]+)\. Written by ([^.]+)\. Read by ([^.]+)\.$`,
+		`^(Label|Annotation|Condition|Taint) of ([^.]+)\. Written by ([^.]+)\. Read by ([^.]+)\.$`,
 	)
 )
 
@@ -128,7 +128,8 @@ func keyOf(name, constant, doc string) (key, error) {
 	m := lastParagraph.FindStringSubmatch(strings.Join(strings.Fields(last), " "))
 	if m == nil || first == "" {
 		return key{}, fmt.Errorf(
-			"the comment of %s (%s) has to end with a paragraph `Label of Pods. Written by …. Read by ….` (or Annotation, Condition)",
+			"the comment of %s (%s) has to end with a paragraph `Label of Pods. Written by …. Read by ….` "+
+				"(or Annotation, Condition, Taint)",
 			constant,
 			name,
 		)

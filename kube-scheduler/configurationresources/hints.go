@@ -2,6 +2,7 @@ package configurationresources
 
 import (
 	"context"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -13,13 +14,15 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // EventsToRegister registers the events that matter apart from the ledger: the
 // author corrected the annotation for which the pod was refused, kubecri has become Ready
 // on a node or is to be no pod there any more, a node advertises more, a pod no longer counts
-// against what a node advertises, or a DeviceClass has given up the name of a resource of ours. All
+// against what a node advertises, or a DeviceClass has given up the name of a resource of ours, or got
+// it. All
 // others the slot cache answers by activating the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
@@ -45,7 +48,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		},
 		{
 			// With the DRA feature off, the framework watches none.
-			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update | fwk.Delete},
+			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update | fwk.Delete},
 			QueueingHintFn: afterDeviceClassChange,
 		},
 	}, nil
@@ -132,21 +135,23 @@ func (p *Plugin) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (
 	return fwk.QueueSkip, nil
 }
 
-// afterDeviceClassChange requeues a pod when a DeviceClass gives up the name of a
-// resource that the pod asks for.
+// afterDeviceClassChange requeues a pod when a DeviceClass gives up the name of a resource that the pod asks
+// for, and when that of the resource's Configuration gets it.
 func afterDeviceClassChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, now, err := schedutil.As[*resourceapi.DeviceClass](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	name := extendedName(before)
-	if name == "" || name == extendedName(now) {
+	from, to := extendedName(before), extendedName(now)
+	if from == to {
 		return fwk.QueueSkip, nil
 	}
-	if _, asked := slotrequest.Amounts(pod)[name]; !asked {
-		return fwk.QueueSkip, nil
+	own := to != "" && now.Name == v1alpha1.DeviceClassName(strings.TrimPrefix(string(to), assignment.ResourcePrefix))
+	amounts := slotrequest.Amounts(pod)
+	if amounts[from] > 0 || own && amounts[to] > 0 {
+		return fwk.Queue, nil
 	}
-	return fwk.Queue, nil
+	return fwk.QueueSkip, nil
 }
 
 func extendedName(class *resourceapi.DeviceClass) v1.ResourceName {

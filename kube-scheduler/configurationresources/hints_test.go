@@ -112,7 +112,7 @@ func TestTriedWhenAPodGoes(t *testing.T) {
 	}
 }
 
-func TestRequeuedWhenADeviceClassGivesUpTheName(t *testing.T) {
+func TestRequeuedWhenADeviceClassChangesTheName(t *testing.T) {
 	ours, free := deviceClass("c", "akri.sh/cam"), deviceClass("c", "")
 	for name, test := range map[string]struct {
 		before, now any
@@ -125,6 +125,8 @@ func TestRequeuedWhenADeviceClassGivesUpTheName(t *testing.T) {
 		"never had it": {free, nil, fwk.QueueSkip},
 		"another's":    {deviceClass("c", "akri.sh/mic"), nil, fwk.QueueSkip},
 		"takes it":     {free, ours, fwk.QueueSkip},
+		"the own":      {nil, deviceClass("cam.slots.kubeslot.io", "akri.sh/cam"), fwk.Queue},
+		"own of mic":   {nil, deviceClass("mic.slots.kubeslot.io", "akri.sh/mic"), fwk.QueueSkip},
 		"not a class":  {&v1.Pod{}, nil, fwk.Queue},
 	} {
 		if got, _ := afterDeviceClassChange(klog.Background(), pod("p", "1"), test.before, test.now); got != test.want {

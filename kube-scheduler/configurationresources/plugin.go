@@ -6,7 +6,7 @@
 // The extension points, each in the file of its name:
 //
 //   - prefilter.go reads the requests, refuses those that no node can meet (namespaces.go,
-//     deviceclass.go), and narrows the nodes to those that reach such devices
+//     deviceclass.go, allocator.go), and narrows the nodes to those that reach such devices
 //   - filter.go asks the slot cache whether a node has the slots, and whether its kubelet knows
 //     of them
 //   - postfilter.go has package preemption make pods on other nodes give up slots of shared
@@ -39,6 +39,7 @@ import (
 	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/allocator"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
@@ -46,6 +47,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -117,9 +119,15 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		claims.RegisterMetrics()
 		f.api = restclient.CopyConfig(handle.KubeConfig())
 		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
-		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
+		handover := allocator.New()
+		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api, handover.Changed); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
+		client, err := versioned.NewForConfig(f.api)
+		if err != nil {
+			return nil, fmt.Errorf("start plugin %s: make a client for status.allocator: %w", Name, err)
+		}
+		go handover.Run(klog.NewContext(ctx, logger), client, f.cache.Handover)
 		evictor := &recovery.Evictor{Logger: logger, Client: handle.ClientSet(), Recorder: handle.EventRecorder(),
 			DoubleAllocations: f.cache.DoubleAllocations}
 		go evictor.Run(ctx)

@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -33,16 +34,23 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.Meet(waitreason.InvalidRequest)
 		return nil, unresolvable(err.Error())
 	}
-	if status := p.unambiguous(req); status != nil {
-		wait.Meet(waitreason.ResourceNameTaken)
-		return nil, status
-	}
 	if !p.cache.AwaitStart(ctx) {
 		wait.Meet(waitreason.LedgerNotRead)
 		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
+	if req = p.withoutDRA(req); len(slotrequest.Resources(req)) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if status := p.unambiguous(req); status != nil {
+		wait.Meet(waitreason.ResourceNameTaken)
+		return nil, status
+	}
 	if status := p.allowed(req); status != nil {
 		wait.Meet(waitreason.NamespaceNotAllowed)
+		return nil, status
+	}
+	if status := p.givesSlots(req); status != nil {
+		wait.Meet(waitreason.AllocatedByDRA)
 		return nil, status
 	}
 	limit := len(nodes) / 2

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -36,8 +37,11 @@ type amount struct {
 
 // lacks is Unadvertised for a node in device-plugin mode: of each resource it advertises as
 // many as pods hold, and those that are free.
-func lacks(pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
-	want := slotrequest.Amounts(pod)
+func lacks(pod *v1.Pod, req *ledger.Request, node fwk.NodeInfo) *fwk.Status {
+	want, of := slotrequest.Amounts(pod), slotrequest.Resources(req)
+	maps.DeleteFunc(want, func(name v1.ResourceName, _ int64) bool { // what DRA gives
+		return !slices.Contains(of, strings.TrimPrefix(string(name), assignment.ResourcePrefix))
+	})
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		total, used := node.GetAllocatable().GetScalarResources()[name], node.GetRequested().GetScalarResources()[name]
 		if code := admits(total, used, want[name]); code != fwk.Success {

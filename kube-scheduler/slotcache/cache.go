@@ -20,6 +20,9 @@ import (
 type Cache struct {
 	// Queue has the unbound pods by the resource names that they ask for.
 	Queue *requeue.Queue[*Waiting]
+	// HandoverChanged, if not nil, is called with the name of each Configuration of which Handover may answer
+	// something else, under a lock: it must not block. It is set before anything feeds the cache.
+	HandoverChanged func(configuration string)
 
 	logger  klog.Logger
 	clock   clock.WithDelayedExecution
@@ -30,7 +33,7 @@ type Cache struct {
 	// guard notices that a backup was restored; nil where nothing feeds the cache.
 	guard *restored.Guard
 
-	// kinds are the names of Configurations. The framework's hints read it without mu.
+	// kinds are the names of Configurations that give slots. The framework's hints read it without mu.
 	kinds sync.Map
 	// choosing are the names of the nodes that choose slots themselves. Reserve and Bind read it
 	// without mu.

@@ -137,7 +137,7 @@ func (c *Cycle) release(draft *ledger.Draft) {
 // (kubelet lifecycle/predicate.go)
 func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
 	if v1alpha1.ChoosesSlots(node.Node()) {
-		return lacks(c.pod, node)
+		return lacks(c.pod, c.Request, node)
 	}
 	for i := range c.amounts {
 		w := &c.amounts[i]

@@ -9,6 +9,7 @@
 //   - start.go: the informers, and when the ledger is in step
 //   - objects.go, claims.go, pods.go: what the API shows, and what the scheduler itself is about
 //     to do
+//   - dra.go: what Dynamic Resource Allocation has of Instances, and who is to give them
 //   - cycle.go, snapshot.go, advertised.go: what one cycle asks
 //   - nominations.go: for which nominated pods slots are reserved, and how long; unclaimed.go: which
 //     slots are kept for bound pods until their node, which chooses slots itself, has claimed as many

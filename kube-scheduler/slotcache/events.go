@@ -13,6 +13,7 @@ import (
 func (b *Cache) record(event ledger.Event) {
 	b.Queue.Record(b.eventOf(event))
 	b.retryNominated(event, "")
+	b.handedOver(event.Handover)
 }
 
 // gaveBack is record for what the pod gave back that it had reserved or was nominated for.
@@ -20,6 +21,7 @@ func (b *Cache) record(event ledger.Event) {
 func (b *Cache) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.Queue.GaveBack(pod, b.eventOf(event))
 	b.retryNominated(event, string(pod.UID))
+	b.handedOver(event.Handover)
 }
 
 // retryNominated has pods tried that lost what they were nominated for, or may take all of it now,

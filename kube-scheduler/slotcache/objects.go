@@ -24,7 +24,8 @@ func (b *Cache) SetConfiguration(c *akriv0.Configuration) {
 	event := b.ledger.SetConfiguration(c)
 	b.noteKind(c.Name)
 	b.record(event)
-	if before != nil && !apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) {
+	if before != nil && (!apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) ||
+		before.GivesSlots() != c.GivesSlots() || before.Spec.IsDRA() != c.Spec.IsDRA()) {
 		b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Name == c.Name }, nil)
 	}
 }
@@ -58,9 +59,9 @@ func (b *Cache) retryAskingFor(of func(*akriv0.Configuration) bool, pods func(*v
 	}, pods)
 }
 
-// noteKind records whether the name is a Configuration's. The caller holds mu.
+// noteKind records whether the name is that of a Configuration whose slots nodes advertise. The caller holds mu.
 func (b *Cache) noteKind(name string) {
-	if c := b.ledger.Configuration(name); c != nil && c.Name == name {
+	if c := b.ledger.Configuration(name); c != nil && c.Name == name && c.GivesSlots() {
 		b.kinds.Store(name, true)
 	} else {
 		b.kinds.Delete(name)

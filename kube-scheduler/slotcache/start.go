@@ -57,8 +57,9 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 }
 
 // Start makes a Cache and starts its informers; they stop with ctx. It does not wait for them:
-// without the CRDs, pods that ask for no slots must schedule.
-func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *restclient.Config) (*Cache, error) {
+// without the CRDs, pods that ask for no slots must schedule. See Cache.HandoverChanged.
+func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *restclient.Config,
+	handoverChanged func(configuration string)) (*Cache, error) {
 	guard := restored.New(config)
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
@@ -75,15 +76,23 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 	if err := akri.Configurations().Informer().SetWatchErrorHandlerWithContext(failed); err != nil {
 		return nil, fmt.Errorf("watch the API: %w", err)
 	}
-	for _, source := range []struct {
+	type source struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
-	}{
+	}
+	sources := []source{
 		{akri.Configurations().Informer(), informer.Handler(b.SetConfiguration, b.DeleteConfiguration, nil)},
 		{core.Namespaces().Informer(), informer.Handler(b.SetNamespace, func(*v1.Namespace) {}, sameLabels[*v1.Namespace])},
 		{core.Nodes().Informer(), b.NodeHandler()},
 		{core.Pods().Informer(), informer.Handler(b.SetPod, b.DeletePod, nil)},
-	} {
+	}
+	if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
+		b.HandoverChanged = handoverChanged
+		resource := handle.SharedInformerFactory().Resource().V1()
+		sources = append(sources, source{resource.ResourceSlices().Informer(), b.ResourceSliceHandler()},
+			source{resource.ResourceClaims().Informer(), b.ResourceClaimHandler()})
+	}
+	for _, source := range sources {
 		registration, err := source.informer.AddEventHandler(source.handler)
 		if err != nil {
 			return nil, fmt.Errorf("watch the API: %w", err)

@@ -87,7 +87,7 @@ func (b *Cache) letLedgerKeep(u *unclaimed) {
 		b.clearNomination(u.pod.UID)
 		return
 	}
-	b.record(b.ledger.Nominate(u.pod, u.node, ledger.Assignment{"": u.kept}))
+	b.record(b.ledger.KeepUntilClaimed(u.pod, u.node, ledger.Assignment{"": u.kept}))
 }
 
 // claimMade ends what is kept of one slot for the pods of the node that made a claim: of the slot

@@ -20,6 +20,7 @@ const (
 	ResourceNameTaken
 	LedgerNotRead
 	NamespaceNotAllowed
+	AllocatedByDRA
 	UnknownResource
 	NoNode
 	NoCommonNode
@@ -49,6 +50,7 @@ var Names = [numReasons]string{
 	ResourceNameTaken:   "ResourceNameTaken",
 	LedgerNotRead:       "DevicesNotRead",
 	NamespaceNotAllowed: "NamespaceNotAllowed",
+	AllocatedByDRA:      "AllocatedByDRA",
 	UnknownResource:     "UnknownResource",
 	NoNode:              "NoNode",
 	NoCommonNode:        "Apart",

@@ -41,10 +41,32 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 	if len(configuration) == 1 { // CDI's library v1.1.0 panics over such a class, and with it each runtime that reads the file
 		return nil, fmt.Errorf("the class of a CDI kind has two characters or more, Configuration %q has one", configuration)
 	}
+	edits, err := containerEdits(device.Mounts, device.DeviceSpecs)
+	if err != nil {
+		return nil, err
+	}
+	if len(edits.Mounts)+len(edits.DeviceNodes) == 0 {
+		return nil, fmt.Errorf("the device of Instance %s has neither mounts nor device nodes", instance)
+	}
+	return encode(&specs.Spec{Kind: vendor + "/" + configuration, Devices: []specs.Device{{Name: hash,
+		ContainerEdits: edits}}})
+}
+
+// encode returns the spec's file, of the lowest version that has all of it: for older runtimes' sake.
+func encode(spec *specs.Spec) (content []byte, err error) {
+	if spec.Version, err = specs.MinimumRequiredVersion(spec); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(spec, "", "  ")
+}
+
+// containerEdits says in CDI's words what a container gets of the node, or why CDI has none for it.
+func containerEdits(mounts []discovery.Mount, nodes []discovery.DeviceSpec) (specs.ContainerEdits, error) {
 	var edits specs.ContainerEdits
-	for _, m := range device.Mounts {
+	for _, m := range mounts {
 		if !utf8.ValidString(m.HostPath + m.ContainerPath) {
-			return nil, fmt.Errorf("the mount of %q at %q is not UTF-8, as the text of a spec is", m.HostPath, m.ContainerPath)
+			return edits, fmt.Errorf("the mount of %q at %q is not UTF-8, as the text of a spec is", m.HostPath,
+				m.ContainerPath)
 		}
 		access := "rw"
 		if m.ReadOnly {
@@ -54,27 +76,20 @@ func describe(instance string, device discovery.Device) ([]byte, error) {
 		edits.Mounts = append(edits.Mounts, &specs.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Type: "bind",
 			Options: []string{"rbind", "rprivate", access}})
 	}
-	for _, d := range device.DeviceSpecs {
+	for _, d := range nodes {
 		if !utf8.ValidString(d.HostPath + d.ContainerPath + d.Permissions) {
-			return nil, fmt.Errorf("the device node %q at %q is not UTF-8, as the text of a spec is", d.HostPath, d.ContainerPath)
+			return edits, fmt.Errorf("the device node %q at %q is not UTF-8, as the text of a spec is", d.HostPath,
+				d.ContainerPath)
 		}
 		// CRI devices may be directories and links, which the runtime resolves.
 		info, err := os.Lstat(d.HostPath)
 		if err != nil {
-			return nil, err
+			return edits, err
 		}
 		if info.Mode()&fs.ModeDevice == 0 {
-			return nil, fmt.Errorf("%s is not a device node itself", d.HostPath)
+			return edits, fmt.Errorf("%s is not a device node itself", d.HostPath)
 		}
 		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{Path: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})
 	}
-	if len(edits.Mounts)+len(edits.DeviceNodes) == 0 {
-		return nil, fmt.Errorf("the device of Instance %s has neither mounts nor device nodes", instance)
-	}
-	spec := &specs.Spec{Kind: vendor + "/" + configuration, Devices: []specs.Device{{Name: hash, ContainerEdits: edits}}}
-	var err error
-	if spec.Version, err = specs.MinimumRequiredVersion(spec); err != nil { // for older runtimes' sake
-		return nil, err
-	}
-	return json.MarshalIndent(spec, "", "  ")
+	return edits, nil
 }

@@ -38,9 +38,13 @@ func (s *store) put(instance string, device discovery.Device) error {
 	if err != nil {
 		return notDescribed{err}
 	}
+	return s.write(s.path(instance), data)
+}
+
+// write makes data the file's content.
+func (s *store) write(path string, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := s.path(instance)
 	if info, err := os.Stat(path); err == nil && info.Mode() == mode {
 		if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
 			return nil

@@ -86,7 +86,9 @@ func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 			d.memory.lost = ""
 			return d
 		}
-		d.remove = c != nil // of another pod, which has no container here, or at another level
+		// Of another pod, which has no container here, or at another level. A ResourceClaim's has no
+		// container that is known here.
+		d.remove = c != nil && !c.Spec.ByDRA()
 		if v.slot.Index < v.capacity && now.Sub(known.remade) >= remakeInterval {
 			d.remake = &held[0]
 		}

@@ -56,10 +56,10 @@ func (c *Claims) askKept(v *view) {
 	c.containers.settled(v.slot)
 }
 
-// anyUnused reports whether the node has claims of slots that no container uses.
+// anyUnused reports whether the node has claims of slots that a container is to use and none does.
 func (c *Claims) anyUnused() bool {
-	for _, name := range c.store.names() {
-		if !c.containers.uses(name) {
+	for _, claim := range c.store.all() {
+		if name, err := claim.Slot(); err == nil && !claim.Spec.ByDRA() && !c.containers.uses(name) {
 			return true
 		}
 	}
@@ -114,20 +114,11 @@ func (c *Claims) Hold(ctx context.Context, name slot.Name, use Use,
 
 // GiveBack deletes this node's claim of the slot, if there is one.
 func (c *Claims) GiveBack(ctx context.Context, name slot.Name) error {
-	unlock, err := c.store.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	claim := c.store.get(name)
 	if claim == nil {
 		return nil
 	}
-	if err := c.release(ctx, name, claim); err != nil {
-		return err
-	}
-	c.config.Metrics.ClaimsReleased(1)
-	return nil
+	return c.Release(ctx, claim)
 }
 
 // Holding is how this node holds a slot.
@@ -138,7 +129,7 @@ type Holding struct {
 	Used  bool                // by a container
 }
 
-// Holdings are the slots that this node holds of the Instance, or of all for "". While the API server
+// Holdings are the slots that ids of the kubelet's hold of the Instance, or of all for "". While the API server
 // has not been read they are those of the checkpoint.
 func (c *Claims) Holdings(instance string) []Holding {
 	var all []Holding
@@ -149,6 +140,9 @@ func (c *Claims) Holdings(instance string) []Holding {
 			continue
 		}
 		claimed[name] = true
+		if claim.Spec.ByDRA() {
+			continue
+		}
 		h := Holding{Slot: name, Use: Use{claim.Spec.Level, claim.Spec.Holder}, Claim: claim}
 		h.Used = c.containers.usedAs(name, holdOf(claim))
 		all = append(all, h)

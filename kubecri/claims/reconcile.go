@@ -47,6 +47,9 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	defer unlock()
 	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
 	c.askKept(&v)
+	if v.claim != nil && v.claim.Spec.ByDRA() {
+		v.entitled = append(v.entitled, holdOf(v.claim)) // package dra releases it
+	}
 	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()
 	err = c.apply(ctx, v, &d)
@@ -100,6 +103,9 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 // holderOf is a claim and its holder as the log has them.
 func holderOf(c *v1alpha1.SlotClaim) []any {
 	values := []any{"slot", c.Name}
+	if claim := c.Spec.ResourceClaim; claim != nil {
+		return append(values, "resourceClaim", klog.KRef(claim.Namespace, claim.Name))
+	}
 	if c.Spec.Pod == nil {
 		return append(values, "holder", c.Spec.Holder)
 	}
@@ -114,7 +120,7 @@ func holderOf(c *v1alpha1.SlotClaim) []any {
 // node is dealt with when the informer shows it. A node that has promised to stop the container does
 // so now; otherwise nothing can be done about it here.
 func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) error {
-	if other.Spec.NodeName == c.config.Node {
+	if other.Spec.NodeName == c.config.Node && !other.Spec.ByDRA() {
 		return nil
 	}
 	p, promised := c.fence.promised(name)
@@ -125,9 +131,12 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 	stopped, err := c.stopLost(context.WithoutCancel(ctx), name)
 	for _, u := range stopped {
 		klog.FromContext(ctx).Info("Stopped a container: its slot was released while kubecri was not heard of, and is another's", "slot", name,
-			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(), "claimedBy", describe(other))
+			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(),
+			"claimedBy", Describe(other))
 		c.config.Events.Eventf(podReference(u.pod), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
-			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(), describe(other))
+			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again "+
+			"when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(),
+			Describe(other))
 	}
 	if err != nil {
 		c.report(ctx, name, d, other)
@@ -140,7 +149,7 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 // node alone has the device, the slot is not lost, and its claim is made as soon as the other's is
 // deleted.
 func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) {
-	onlyHere := c.onlyHere(name)
+	onlyHere := other.Spec.NodeName != c.config.Node && c.onlyHere(name)
 	if onlyHere {
 		d.recheck = remakeInterval
 	}
@@ -152,16 +161,17 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 	about := podReference(pod)
 	if onlyHere {
 		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
-			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))
+			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", Describe(other))
 		c.config.Events.Eventf(about, corev1.EventTypeWarning, "ClaimNotBelieved", "Container %q uses slot %s, which is also claimed by %s. "+
-			"That node cannot reach the device, and the controller deletes the claim: find out who has the credential of kubecri there.", by.container, name, describe(other))
+			"That node cannot reach the device, and the controller deletes the claim: find out who has the "+
+			"credential of kubecri there.", by.container, name, Describe(other))
 		return
 	}
 	c.config.Metrics.SlotLost()
 	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
-		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", describe(other))
+		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", Describe(other))
 	c.config.Events.Eventf(about, corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
-		by.container, name, describe(other))
+		by.container, name, Describe(other))
 }
 
 // trace makes a span of a claim that was written or could not be; most often there

@@ -162,7 +162,7 @@ func (c *Claims) believable(ctx context.Context) error {
 // know of it. While the checkpoint cannot be written, nothing is promised.
 func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
 	configuration, _ := slot.SplitInstance(name.Instance)
-	if c.CheckpointError() == nil {
+	if c.CheckpointError() == nil && !spec.ByDRA() { // nobody here can stop a ResourceClaim's containers in time
 		if spec.ReleaseUnreachableAfter, err = c.fence.promise(ctx, Owner(c.configurations(), configuration)); err != nil {
 			return false, nil, err
 		}

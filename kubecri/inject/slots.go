@@ -28,7 +28,7 @@ func SlotEdits(resource string, grants []Grant) ([]Edits, error) {
 	}
 	// The names with a hash are the exact ones: one device's plain K must not
 	// take the name of another's K_<HASH>.
-	exact := map[string]bool{listName(resource): true} // only the list itself may have its name
+	exact := map[string]bool{ListName(resource): true} // only the list itself may have its name
 	for _, g := range grants {
 		for name := range g.Device.Properties {
 			exact[exactName(name, g)] = true
@@ -64,7 +64,7 @@ func SlotEdits(resource string, grants []Grant) ([]Edits, error) {
 		devices = append(devices, listed{Instance: g.Slot.Instance, Slot: g.Slot.String(), Properties: properties})
 		all = append(all, e)
 	}
-	list, err := list(listName(resource), devices)
+	list, err := list(ListName(resource), devices)
 	return append(all, Edits{Owner: "kubecri", Env: []Variable{list}}), err
 }
 
@@ -82,9 +82,10 @@ func checkPaths(device discovery.Device) error {
 	return nil
 }
 
-// listName is the name of the variable that lists the devices: with the resource's
-// name where the kubelet merges what several resources bring.
-func listName(resource string) string {
+// ListName is the name of the variable that lists the devices: with the resource's
+// name where the kubelet merges what several resources bring. A ResourceClaim's requests have both: their
+// names stand for the resource's.
+func ListName(resource string) string {
 	if resource == "" {
 		return DevicesEnv
 	}

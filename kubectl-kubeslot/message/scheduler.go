@@ -23,7 +23,7 @@ var schedulerTexts = []known{
 		`request fewer, have more devices found, or, if its capacity is above 1, set uniqueDevices: false in its Configuration`),
 	text(Slots, "TooFewDevices", `node\(s\) reach too few slots for `+resource+`: `+container+` needs \d+, \d+ reached`,
 		`request fewer, have more devices found, or raise the Configuration's capacity`),
-	text(Slots, "SlotsHeld", `node\(s\) short of `+resource+`: `+container+` needs \d+(?:, at most one slot per Instance (?:in|on) each \w+)?; \d+ of \d+ slots free on \d+ Instances, \d+ held(?:, and this pod's other requests take \d+)?`,
+	text(Slots, "SlotsHeld", `node\(s\) short of `+resource+`: `+container+` needs \d+(?:, at most one slot per Instance (?:in|on) each \w+)?; \d+ of \d+ slots free on \d+ Instances, \d+ held(?:, and this pod's other requests take \d+)?(?:; \d+ of the Instances are DRA's)?`,
 		`pods that hold slots of it have to end`),
 	text(Slots, "SearchLimit", `node\(s\) where the search for slots of `+resource+` was given up: \d+ of \d+ slots free on \d+ Instances, and too many ways to give them to the pod's containers; let fewer containers of the pod request it, or set uniqueDevices: false`,
 		`let fewer containers of the pod request it, or set uniqueDevices: false in its Configuration`),
@@ -36,6 +36,12 @@ var schedulerTexts = []known{
 	text(Slots, "InvalidRequest", `the pod requests slots of \d+ resources; `+podLimit, `split the pod`),
 	text(Slots, "ResourceNameTaken", resource+` is also the extendedResourceName of DeviceClass (?P<class>[^,]+), so that DRA would give a device as well: change that name in the DeviceClass, or delete it`,
 		`change extendedResourceName in DeviceClass $class, or delete it`),
+	text(Slots, "AllocatedByDRA", resource+` is given by DRA: Configuration (?P<configuration>\S+) has `+
+		`spec\.allocator DRA: request it with a ResourceClaim of DeviceClass (?P<class>[^\s,;]+)(?:; [^,]*)?`,
+		`request a ResourceClaim of DeviceClass $class, or set allocator: Slots in Configuration $configuration`),
+	text(Slots, "AllocatedByDRA", resource+` is given by DRA until Configuration (?P<configuration>\S+) has `+
+		`changed to allocator Slots: the pod is tried again then`,
+		`nothing: it is tried again when the Configuration has changed`),
 	text(Slots, "NamespaceNotAllowed", `pods of namespace (?P<namespace>\S+) may not use `+resource+`: spec.allowedNamespaces of Configuration (?P<configuration>\S+) does not allow the namespace`,
 		`add the namespace $namespace to spec.allowedNamespaces of Configuration $configuration, or create the pod in a namespace that it allows`),
 	text(Slots, "NamespaceNotAllowed", `it cannot be told whether pods of namespace (?P<namespace>\S+) may use `+resource+`: [^,]*`,

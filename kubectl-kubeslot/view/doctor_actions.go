@@ -24,6 +24,7 @@ var configurationActions = map[string]string{
 	"DeviceLimit":             "",
 	"DevicePropertiesChange":  "Have the broker read what changes from the device itself, or find out why the device changes what it announces",
 	"DevicesChangeTooOften":   "",
+	"DevicesNotPublished":     "",
 	"DevicesRejected":         "Correct the discovery handler, or what the Configuration asks of it",
 	"DiscoveryFailed":         "It is tried again; if it stays, look at the handler's pod or log on the node",
 	"InstanceLimit":           "",

@@ -13,6 +13,12 @@ var (
 		{Verbs: "get list watch create patch delete", Resource: "pods", To: "run brokers"},
 		{Verbs: "get list watch create patch delete", Resource: "jobs.batch", To: "run brokers"},
 		{Verbs: "get list watch create update delete", Resource: "services", To: "make brokers' Services"},
+		{Verbs: "list watch create update delete", Resource: "resourceslices.resource.k8s.io",
+			To: "publish devices for DRA"},
+		{Verbs: "get list create update delete", Resource: "deviceclasses.resource.k8s.io",
+			To: "have one for each Configuration for DRA"},
+		{Verbs: "get", Resource: "resourceclaims.resource.k8s.io",
+			To: "know whether a claim of a node that is gone has its devices still"},
 		{Verbs: "create patch", Resource: "events", To: "tell people"},
 		{Verbs: "create patch", Resource: "events.events.k8s.io", To: "tell people"},
 		{Verbs: "list watch patch", Resource: "validatingwebhookconfigurations.admissionregistration.k8s.io", Name: "kubeslot-configurations", To: "have API servers trust its webhook"},
@@ -35,6 +41,7 @@ var (
 	Kubecri = append([]Permission{
 		{Verbs: "get list watch create update", Resource: "leases.coordination.k8s.io", To: "agree on who discovers for others"},
 		{Verbs: "get list watch", Resource: "pods", To: "know the assignments of its node's pods"},
+		{Verbs: "get", Resource: "resourceclaims.resource.k8s.io", To: "prepare those with slots of its node"},
 		{Verbs: "get list watch", Resource: "nodes", To: "know its own, and the labels of nodes that report for others"},
 		{Verbs: "patch", Resource: "nodes/status", To: "advertise totals"},
 		{Verbs: "create patch", Resource: "events", To: "tell people"},
@@ -49,6 +56,7 @@ var (
 	// Scheduler is what the scheduler may do beyond what Kubernetes gives every scheduler.
 	Scheduler = []Permission{
 		{Verbs: "get list watch", Resource: "configurations.akri.sh", To: "know what can be requested"},
+		{Verbs: "patch", Resource: "configurations/status.akri.sh", To: "hand devices over between slots and DRA"},
 		{Verbs: "get list watch", Resource: "deviceslices.kubeslot.io", To: "know what nodes see"},
 		{Verbs: "get list watch", Resource: "slotclaims.kubeslot.io", To: "know what nodes use"},
 		{Verbs: "assign", Resource: "instances.akri.sh", To: "send device assignments with its bindings"},

@@ -29,6 +29,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/claims"
 	"github.com/kubeslot/kubeslot/controller/configurations"
+	"github.com/kubeslot/kubeslot/controller/dra"
 	"github.com/kubeslot/kubeslot/controller/instances"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/services"
@@ -80,14 +81,19 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	inv := inventory.New()
+	server := &dra.Server{Ask: discovered.ServerVersion, Clock: clock.RealClock{}}
 	if err := addWebhook(ctx, mgr, o, check, inv); err != nil {
 		return fmt.Errorf("--webhook-bind-address: %w", err)
 	}
 	if err := addMetrics(ctx, mgr, o.metricsAddress); err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	if err := setup(ctx, mgr, o, inv, check, guard); err != nil {
+	if err := setup(ctx, mgr, o, inv, check, guard, discovered, server); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -102,7 +108,10 @@ func newScheme() *runtime.Scheme {
 }
 
 // setup gives the manager its controllers.
-func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.Inventory, check *validation.Checker, guard *restored.Guard) error {
+func setup(
+	ctx context.Context, mgr manager.Manager, o *options, inv *inventory.Inventory, check *validation.Checker,
+	guard *restored.Guard, discovered *discovery.DiscoveryClient, server *dra.Server,
+) error {
 	made, err := watch.NewMade(mgr)
 	if err != nil {
 		return err
@@ -126,10 +135,6 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
 	})
 	w := watch.New(mgr.GetCache(), made, inv, claimReconciler.Forget)
-	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
 	if err := mgr.Add(w.Guard(guard, discovered.RESTClient())); err != nil {
 		return err
 	}
@@ -141,8 +146,13 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 	viewed := instances.New(writer, inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
 	forServices := services.Config{Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
 		Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
+	publisher, classes, err := newDRA(mgr, w, inv, writer, server)
+	if err != nil {
+		return err
+	}
 	statuses := configurations.New(configurations.Config{
 		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum,
+		DRA:   []func(string) string{classes.Problem, publisher.Problem},
 		Check: check.Check, Clock: clock.RealClock{},
 		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
 	})
@@ -158,11 +168,16 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 		{"instance-services", services.OfInstances(forServices), watch.InstanceServices, o.services},
 		{"configurations", statuses, watch.Configurations, true},
 		{"configuration-services", services.OfConfigurations(forServices), watch.ConfigurationServices, o.services},
+		{"device-classes", classes, watch.DeviceClasses, true},
 	} {
 		if !c.enabled {
 			continue
 		}
-		if err := add(mgr, o, c.name, c.reconciler, w.Source(c.source)); err != nil {
+		from := []source.Source{w.Source(c.source)}
+		if c.source == watch.DeviceClasses {
+			from = append(from, once)
+		}
+		if err := add(mgr, o, c.name, c.reconciler, from...); err != nil {
 			return err
 		}
 	}
@@ -182,8 +197,8 @@ func setup(ctx context.Context, mgr manager.Manager, o *options, inv *inventory.
 	return nil
 }
 
-// add makes a controller whose source is also filled while another process leads.
-func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, from source.Source) error {
+// add makes a controller whose sources are also filled while another process leads.
+func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, from ...source.Source) error {
 	warm := true
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler:              r,
@@ -195,7 +210,12 @@ func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, f
 	if err != nil {
 		return err
 	}
-	return c.Watch(from)
+	for _, one := range from {
+		if err := c.Watch(one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ignored counts what the inventory leaves out, when it is asked.

@@ -35,7 +35,9 @@ type devicePluginOptions struct {
 
 func (o *devicePluginOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.directory, "kubelet-device-plugin-dir", "/var/lib/kubelet/device-plugins",
-		"With --mode=device-plugin: the kubelet's directory for device plugins, with its kubelet.sock.")
+		"The kubelet's directory for device plugins, where --mode=device-plugin finds its kubelet.sock. In each mode "+
+			"plugins and plugins_registry beside it are those of DRA drivers: kubecri is one once a Configuration "+
+			"has spec.allocator DRA.")
 	flags.StringVar(&o.podResources, "kubelet-pod-resources-socket", "unix:///var/lib/kubelet/pod-resources/kubelet.sock",
 		"With --mode=device-plugin: the kubelet's pod-resources socket, which tells the devices that pods have.")
 	flags.BoolVar(&o.instances, "instance-resources", true,
@@ -43,9 +45,6 @@ func (o *devicePluginOptions) addTo(flags *pflag.FlagSet) {
 }
 
 func (o *devicePluginOptions) complete(bad func(flag string, err error)) {
-	if !filepath.IsAbs(o.directory) {
-		bad("kubelet-device-plugin-dir", fmt.Errorf("%q is not an absolute path", o.directory))
-	}
 	_, err := proxy.SocketPath(o.podResources)
 	bad("kubelet-pod-resources-socket", err)
 }
@@ -128,6 +127,10 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 	if plugins, err = devicepluginmode.New(config); err != nil {
 		return err
 	}
+	driver, err := o.newDRA(cluster, plugins.NodeClaims(), discoverer, byName, runtime)
+	if err != nil {
+		return err
+	}
 	writer.Add("mode", nodemode.Config{Served: plugins.Served}.Plan())
 
 	cluster.recordEvents()
@@ -155,6 +158,7 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		running.Go(func() { handlers.Run(ctx) })
 	}
 	running.Go(func() { plugins.Run(ctx) })
+	running.Go(func() { driver.Run(ctx) })
 	running.Go(func() { writer.Run(ctx) })
 	if byName != nil {
 		running.Go(func() { byName.Run(ctx, discoverer) })

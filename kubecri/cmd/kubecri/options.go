@@ -240,6 +240,9 @@ func (o *options) complete() error {
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))
 	}
+	if !filepath.IsAbs(o.devicePlugin.directory) {
+		bad("kubelet-device-plugin-dir", fmt.Errorf("%q is not an absolute path", o.devicePlugin.directory))
+	}
 	if !filepath.IsAbs(o.stateDir) {
 		bad("state-dir", fmt.Errorf("%q is not an absolute path", o.stateDir))
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/dra"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
@@ -79,6 +80,7 @@ type node struct {
 	advertiser *advertise.Advertiser
 	claims     *claims.Claims
 	cdi        *cdi.Injector // nil without --cdi-dir
+	dra        *dra.Driver
 	plugins    *soplugins.Plugins
 	sockets    *remoteplugins.Devices // of plugins that are processes of their own; nil without --plugin-sockets
 	badPlugins []*load.FileError      // files that were skipped
@@ -175,6 +177,9 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	if o.cdiDir != "" {
 		n.cdi = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
 	}
+	if n.dra, err = o.newDRA(cluster, n.claims, n.agent, n.cdi, runtime); err != nil {
+		return nil, err
+	}
 	verifier, err := o.verifier()
 	if err != nil {
 		return nil, err
@@ -270,6 +275,7 @@ func (n *node) run(ctx context.Context) {
 		running.Go(func() { n.handlers.Run(ctx) })
 	}
 	running.Go(func() { n.claims.Run(ctx) })
+	running.Go(func() { n.dra.Run(ctx) })
 	mode := nodemode.Config{NRIPlugin: n.nriPlugin}
 	if n.ownPod.Namespace != "" {
 		mode.PodNamespace = kubecriNamespace(n.ownPod, n.cluster.Pods.Lister())

@@ -261,6 +261,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(root)
+	touch(t, root+"/run/cdi/slots.kubeslot.io-claim-u1.json", root+"/run/cdi/.slots.kubeslot.io-claim-u1.json.tmp")
 	touch(t, root+"/run/cdi/kubeslot-cam-8120fe.json", root+"/run/cdi/.kubeslot-cam-8120fe.json.tmp",
 		root+"/run/cdi/nvidia.json", root+"/run/cdi/kubeslot.yaml",
 		root+"/var/lib/kubecri/sub/file", root+"/var/lib/akri/notes", root+"/etc/kept", root+"/run/kubecri/kubecri.sock.lock")
@@ -282,8 +283,9 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.json.tmp",
-		"/var/run/cdi/kubeslot-cam-8120fe.json", "/var/lib/akri/agent-registration.sock",
+	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.json.tmp", "/var/run/cdi/.slots.kubeslot.io-claim-u1.json.tmp",
+		"/var/run/cdi/kubeslot-cam-8120fe.json", "/var/run/cdi/slots.kubeslot.io-claim-u1.json",
+		"/var/lib/akri/agent-registration.sock",
 		"/run/kubecri/kubecri.sock", "/run/kubecri/kubecri.sock.lock", "/run/kubecri", "/var/lib/kubecri", "/run/udev"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Paths are where kubecri keeps things on a host; "" for nowhere.
@@ -106,8 +108,10 @@ func Files(p Paths) (removed []string, err error) {
 	r := &remover{root: p.Root}
 	if p.CDIDir != "" {
 		r.matching(p.CDIDir, func(name, _ string) bool {
-			return strings.HasPrefix(name, "kubeslot-") && strings.HasSuffix(name, ".json") ||
-				strings.HasPrefix(name, ".kubeslot-") && strings.HasSuffix(name, ".tmp")
+			name, temporary := strings.CutPrefix(name, ".")
+			ours := strings.HasPrefix(name, "kubeslot-") || strings.HasPrefix(name, v1alpha1.DRADriver+"-")
+			return ours && (temporary && strings.HasSuffix(name, ".tmp") || !temporary && strings.HasSuffix(name,
+				".json"))
 		})
 		r.empty(p.CDIDir)
 	}

@@ -14,6 +14,9 @@ const (
 	// ConditionBrokersReady is true while as many brokers are ready as there should be.
 	// A Configuration without brokers does not have it.
 	ConditionBrokersReady = "BrokersReady"
+	// ConditionAllocatorReady is true when the allocator of the spec gives all devices, and False while a
+	// change of it goes on. A Configuration whose allocator was always Slots does not have it.
+	ConditionAllocatorReady = "AllocatorReady"
 )
 
 // MaxConfigurationProblems is how many problems a Configuration's status lists.
@@ -52,7 +55,8 @@ type ConfigurationStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Problems []ConfigurationProblem `json:"problems,omitempty"`
 
-	// conditions are Ready, Discovering and, with brokers, BrokersReady.
+	// conditions are Ready, Discovering and, with brokers, BrokersReady; with DRA, or after it,
+	// AllocatorReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

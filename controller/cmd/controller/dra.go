@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubeslot/kubeslot/controller/dra"
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/watch"
+)
+
+// newDRA makes what publishes devices for DRA. The manager runs the publisher.
+func newDRA(
+	mgr manager.Manager, w *watch.Watch, inv *inventory.Inventory, writer client.Client, server *dra.Server,
+) (*dra.Publisher, *dra.Classes, error) {
+	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, nil, err
+	}
+	publisher := dra.NewPublisher(dra.PublisherConfig{Client: kube, Inventory: inv, Clock: clock.RealClock{},
+		Source: w.Source(watch.ResourceSlices), Changed: w.Look(watch.Configurations)})
+	classes := dra.NewClasses(dra.ClassConfig{Client: writer, Live: mgr.GetAPIReader(), Inventory: inv,
+		Version: server.Version, Changed: w.Look(watch.Configurations)})
+	return publisher, classes, mgr.Add(publisher)
+}
+
+// once has a controller called once, with no object, also when there is none.
+var once = source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	q.Add(reconcile.Request{})
+	return nil
+})

@@ -1,0 +1,214 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/watch"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// classAgain is when a DeviceClass is looked at again: somebody may change or delete it, and DeviceClasses
+// are not watched.
+const classAgain = 5 * time.Minute
+
+// ClassConfig is what Classes need; all of it is required.
+type ClassConfig struct {
+	Client client.Client
+	// Live reads DeviceClasses from the API server.
+	Live      client.Reader
+	Inventory *inventory.Inventory
+	// Version returns the API server's version; nil when it is not known.
+	Version func() *version.Version
+	// Changed is called with each Configuration of which Problem returns something else.
+	Changed func(types.NamespacedName)
+}
+
+// Classes see to the DeviceClass of each Configuration, one at a time. While no Configuration has
+// spec.allocator DRA they make one request in all.
+type Classes struct {
+	ClassConfig
+
+	mu       sync.Mutex
+	listed   bool              // what an earlier process left is known
+	made     map[string]bool   // Configurations that have or may have a DeviceClass
+	problems map[string]string // by Configuration
+}
+
+var _ reconcile.Reconciler = &Classes{}
+
+// NewClasses makes Classes.
+func NewClasses(c ClassConfig) *Classes {
+	return &Classes{ClassConfig: c, made: map[string]bool{}, problems: map[string]string{}}
+}
+
+// class is the DeviceClass of a Configuration; nil for none. A Configuration keeps it while DRA gives its
+// devices. With uniqueDevices the class has no extended resource, whose claims could not demand that the
+// devices of a container are different ones.
+func class(c *akriv0.Configuration, server *version.Version) *resourceapi.DeviceClass {
+	if c == nil || c.GivesSlots() {
+		return nil
+	}
+	made := &resourceapi.DeviceClass{}
+	made.Name = v1alpha1.DeviceClassName(c.Name)
+	made.Labels = map[string]string{v1alpha1.ConfigurationLabel: c.Name}
+	made.Annotations = NamespaceAnnotations(c)
+	made.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf(
+		"device.driver == '%[1]s' && device.attributes['%[1]s'].%[2]s == '%[3]s'",
+		v1alpha1.DRADriver, v1alpha1.DRAConfiguration, c.Name)}}}
+	if unique := c.Spec.UniqueDevices; unique != nil && !*unique && server != nil && server.AtLeast(extendedResources) {
+		made.Spec.ExtendedResourceName = new(akriv0.GroupName + "/" + c.Name)
+	}
+	return made
+}
+
+// Reconcile sees to the DeviceClass of a Configuration's name, whatever its namespace. The first call, for which
+// there need be no Configuration, also deletes what an earlier process has left.
+func (r *Classes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := r.list(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	name := request.Name
+	c := r.Inventory.InForce(name)
+	want := class(c, r.Version())
+	if want == nil && !r.isMade(name) {
+		r.note(c, name, false, "")
+		return reconcile.Result{}, nil
+	}
+	problem, err := r.write(ctx, name, want)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if r.note(c, name, want != nil, problem); want == nil {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: classAgain}, nil
+}
+
+// list looks, once, for the DeviceClasses that an earlier process has left.
+func (r *Classes) list(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listed {
+		return nil
+	}
+	left := &resourceapi.DeviceClassList{}
+	err := r.Live.List(ctx, left, client.HasLabels{v1alpha1.ConfigurationLabel})
+	if err != nil && !apierrors.IsNotFound(err) { // no resource.k8s.io/v1
+		return fmt.Errorf("list the DeviceClasses of Configurations: %w", err)
+	}
+	for i := range left.Items {
+		name := left.Items[i].Labels[v1alpha1.ConfigurationLabel]
+		if !isOurs(&left.Items[i], name) {
+			continue
+		}
+		if r.made[name] = true; class(r.Inventory.InForce(name), nil) != nil {
+			continue
+		}
+		if _, err := r.write(ctx, name, nil); err != nil {
+			return err
+		}
+		delete(r.made, name)
+	}
+	r.listed = true
+	return nil
+}
+
+func (r *Classes) isMade(configuration string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made[configuration]
+}
+
+// isOurs reports whether the DeviceClass is one that a controller made for the Configuration.
+func isOurs(c *resourceapi.DeviceClass, configuration string) bool {
+	return c.Name == v1alpha1.DeviceClassName(configuration) &&
+		c.Labels[v1alpha1.ConfigurationLabel] == configuration
+}
+
+// write brings the DeviceClass of a Configuration up to date; want is nil for none. It returns what keeps it
+// from that until somebody changes something.
+func (r *Classes) write(ctx context.Context, configuration string, want *resourceapi.DeviceClass) (string, error) {
+	key := types.NamespacedName{Name: v1alpha1.DeviceClassName(configuration)}
+	have, err := watch.Get(ctx, r.Live, key, &resourceapi.DeviceClass{})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read DeviceClass %s: %w", key.Name, err)
+	case have == nil && want == nil:
+		return "", nil
+	case have != nil && !isOurs(have, configuration) && want == nil:
+		return "", nil
+	case have != nil && !isOurs(have, configuration):
+		return fmt.Sprintf("DeviceClass %s is not the controller's, since its label %s is not %s: delete it, or "+
+			"add the label to have the controller change it", key.Name, v1alpha1.ConfigurationLabel, configuration), nil
+	case want == nil:
+		err = r.Client.Delete(ctx, have, client.Preconditions{UID: &have.UID})
+		err = client.IgnoreNotFound(err)
+	case have == nil:
+		err = r.Client.Create(ctx, want.DeepCopy())
+	default:
+		changed := have.DeepCopy()
+		changed.Spec, changed.Annotations = want.Spec, annotations(have.Annotations, want.Annotations)
+		if apiequality.Semantic.DeepEqual(have, changed) {
+			return "", nil
+		}
+		err = r.Client.Update(ctx, changed)
+	}
+	if apierrors.IsNotFound(err) {
+		return notServed, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("write DeviceClass %s: %w", key.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Wrote a DeviceClass", "deviceClass", key.Name, "deleted", want == nil)
+	return "", nil
+}
+
+// annotations are what the object has, with the controller's own as they should be.
+func annotations(have, want map[string]string) map[string]string {
+	all := maps.Clone(have)
+	delete(all, allowedNamespaces)
+	delete(all, allowedNamespaceLabels)
+	if all == nil {
+		return want
+	}
+	maps.Copy(all, want)
+	return all
+}
+
+// note remembers whether a Configuration has a DeviceClass, and what is wrong with it.
+func (r *Classes) note(c *akriv0.Configuration, name string, made bool, problem string) {
+	r.mu.Lock()
+	before := r.problems[name]
+	if r.problems[name] = problem; problem == "" {
+		delete(r.problems, name)
+	}
+	if r.made[name] = made; !made {
+		delete(r.made, name)
+	}
+	r.mu.Unlock()
+	if before != problem && c != nil {
+		r.Changed(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	}
+}
+
+// Problem says what is wrong with a Configuration's DeviceClass; "" for nothing.
+func (r *Classes) Problem(configuration string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problems[configuration]
+}

@@ -1,0 +1,178 @@
+package dra
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// classRig is Classes before a fake API server.
+type classRig struct {
+	*testing.T
+	*Classes
+	api      client.Client
+	requests []string
+	changed  int
+}
+
+func newClassRig(t *testing.T, objects ...client.Object) *classRig {
+	scheme := runtime.NewScheme()
+	if err := resourceapi.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &classRig{T: t}
+	note := func(verb string) { r.requests = append(r.requests, verb) }
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	r.api = interceptor.NewClient(api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, o ...client.ListOption) error {
+			note("list")
+			return c.List(ctx, l, o...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			note("create")
+			return c.Create(ctx, obj, o...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+			note("update")
+			return c.Update(ctx, obj, o...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.DeleteOption) error {
+			note("delete")
+			return c.Delete(ctx, obj, o...)
+		},
+	})
+	r.Classes = NewClasses(ClassConfig{Client: r.api, Live: r.api, Inventory: inventory.New(),
+		Version: func() *version.Version { return version.MajorMinor(1, 37) },
+		Changed: func(types.NamespacedName) { r.changed++ }})
+	return r
+}
+
+func (r *classRig) reconcile() string {
+	r.Helper()
+	r.requests = nil
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "cam"}}
+	if _, err := r.Reconcile(r.Context(), request); err != nil {
+		r.Fatal(err)
+	}
+	return strings.Join(slices.DeleteFunc(r.requests, func(s string) bool { return s == "list" }), " ")
+}
+
+func TestClass(t *testing.T) {
+	at := func(minor uint) *version.Version { return version.MajorMinor(1, minor) }
+	notUnique := func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(false) }
+	for name, tc := range map[string]struct {
+		change  func(*akriv0.Configuration)
+		version *version.Version
+		want    bool
+		named   string // extendedResourceName
+	}{
+		"unique devices":                             {func(*akriv0.Configuration) {}, at(37), true, ""},
+		"devices that may be shared":                 {notUnique, at(37), true, "akri.sh/cam"},
+		"an older server":                            {notUnique, at(36), true, ""},
+		"a server of which the version is not known": {notUnique, nil, true, ""},
+		"slots": {func(c *akriv0.Configuration) {
+			c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
+		}, at(37), false, ""},
+		"slots that are not handed over yet": {func(c *akriv0.Configuration) {
+			c.Spec.Allocator = akriv0.AllocatorSlots
+		}, at(37), true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := draConfiguration("cam")
+			tc.change(c)
+			got := class(c, tc.version)
+			if (got != nil) != tc.want {
+				t.Fatalf("class is %v", got)
+			}
+			if got == nil {
+				return
+			}
+			if named := ptr.Deref(got.Spec.ExtendedResourceName, ""); named != tc.named {
+				t.Errorf("extendedResourceName is %q, want %q", named, tc.named)
+			}
+			const cel = "device.driver == 'slots.kubeslot.io' && " +
+				"device.attributes['slots.kubeslot.io'].configuration == 'cam'"
+			if got.Name != "cam.slots.kubeslot.io" || got.Spec.Selectors[0].CEL.Expression != cel {
+				t.Errorf("class is %s with the selector %s", got.Name, got.Spec.Selectors[0].CEL.Expression)
+			}
+		})
+	}
+}
+
+// A Configuration has its DeviceClass from when it asks for DRA until slots are given again.
+func TestClassFollowsItsConfiguration(t *testing.T) {
+	r := newClassRig(t)
+	slots := draConfiguration("cam")
+	slots.Spec.Allocator, slots.Status.Allocator = akriv0.AllocatorSlots, nil
+	r.Inventory.SetConfiguration(slots)
+	if got := r.reconcile(); got != "" {
+		t.Errorf("a Configuration with slots: %s", got)
+	}
+	r.Inventory.SetConfiguration(draConfiguration("cam"))
+	if got := r.reconcile(); got != "create" {
+		t.Errorf("at first: %q", got)
+	}
+	if got := r.reconcile(); got != "" {
+		t.Errorf("nothing changed: %q", got)
+	}
+	some := draConfiguration("cam")
+	some.Spec.AllowedNamespaces = &akriv0.AllowedNamespaces{Names: []string{"yard"}}
+	r.Inventory.SetConfiguration(some)
+	if got := r.reconcile(); got != "update" {
+		t.Errorf("allowedNamespaces changed: %q", got)
+	}
+	r.Inventory.SetConfiguration(slots)
+	if got := r.reconcile(); got != "delete" {
+		t.Errorf("slots again: %q", got)
+	}
+}
+
+// A controller that starts deletes what an earlier one left, and nothing else.
+func TestDeletesClassesThatWereLeft(t *testing.T) {
+	foreign := class(draConfiguration("foreign"), nil)
+	foreign.Name = "not-of-a-configuration"
+	r := newClassRig(t, class(draConfiguration("gone"), nil), class(draConfiguration("cam"), nil), foreign)
+	r.Inventory.SetConfiguration(draConfiguration("cam"))
+	if got := r.reconcile(); got != "delete" {
+		t.Errorf("requests: %q", got)
+	}
+	all := &resourceapi.DeviceClassList{}
+	if err := r.api.List(t.Context(), all); err != nil || len(all.Items) != 2 {
+		t.Errorf("%d DeviceClasses are there, want 2: %v", len(all.Items), err)
+	}
+}
+
+// A DeviceClass that somebody else made stays, and is a problem for as long as it is there.
+func TestClassOfSomebodyElse(t *testing.T) {
+	foreign := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DeviceClassName("cam")}}
+	r := newClassRig(t, foreign)
+	r.Inventory.SetConfiguration(draConfiguration("cam"))
+	if got := r.reconcile(); got != "" {
+		t.Errorf("written: %q", got)
+	}
+	if problem := r.Problem("cam"); !strings.Contains(problem, "is not the controller's") || r.changed != 1 {
+		t.Errorf("the problem is %q, told %d times", problem, r.changed)
+	}
+	if err := r.api.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.reconcile(); got != "create" || r.Problem("cam") != "" {
+		t.Errorf("once it is gone: %q, problem %q", got, r.Problem("cam"))
+	}
+}

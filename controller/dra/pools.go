@@ -1,0 +1,32 @@
+// Package dra publishes the devices of Configurations with spec.allocator DRA: as ResourceSlices, and as a
+// DeviceClass for each Configuration.
+package dra
+
+import (
+	"cmp"
+	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+)
+
+// devicesPerSlice is as many as the API allows where a device has a taint, also where none has: a taint moves
+// no device to another slice.
+const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
+
+// poolOf is the pool of devices that are all of it. An allocation names its device by driver, pool and name,
+// so a device stays in its pool: a local one is in its Configuration's on its node, a shared one in its own.
+// Of a node that reports more than it may, the first by their names are in the pool.
+func poolOf(all []*published) resourceslice.Pool {
+	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.device.Name, b.device.Name) })
+	all = all[:min(len(all), all[0].limit)]
+	pool := resourceslice.Pool{NodeSelector: all[0].nodes, AllNodes: all[0].nodes == nil}
+	for chunk := range slices.Chunk(all, devicesPerSlice) {
+		devices := make([]resourceapi.Device, len(chunk))
+		for i, p := range chunk {
+			devices[i] = p.device
+		}
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices})
+	}
+	return pool
+}

@@ -1,0 +1,241 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+const (
+	// interval is the least time between two updates of what is published: each copies all devices.
+	interval = time.Second
+	// syncDelay is how long the ResourceSlice controller waits until it looks at what somebody else changed,
+	// or an earlier process left. Its default of 30 s would keep a Configuration that is handed back to
+	// kube-scheduler from it for as long.
+	syncDelay = 5 * time.Second
+	// lookAgain is when to look again whether the last slices are gone, and retryAfter when to try again
+	// to list them.
+	lookAgain, retryAfter = 2 * time.Second, 30 * time.Second
+
+	notServed = "the API server does not serve resource.k8s.io/v1: upgrade it to Kubernetes 1.36 or newer, " +
+		"or set spec.allocator to Slots"
+)
+
+// PublisherConfig is what a Publisher needs; all of it is required.
+type PublisherConfig struct {
+	// Client reads and writes ResourceSlices.
+	Client    kubernetes.Interface
+	Inventory *inventory.Inventory
+	// Source has the Instances whose devices may be others.
+	Source source.TypedSyncingSource[reconcile.Request]
+	// Changed is called with each Configuration of which Problem returns something else.
+	Changed func(types.NamespacedName)
+	Clock   clock.Clock
+}
+
+// Publisher keeps the driver's ResourceSlices, as a part of the manager that runs while this process leads.
+// While there is nothing to publish it watches and writes nothing.
+type Publisher struct {
+	PublisherConfig
+	pools *poolQueue
+
+	controller *resourceslice.Controller // nil while there is nothing to publish
+	instances  map[string]*published     // by name
+	members    map[string]sets.Set[string]
+	resources  resourceslice.DriverResources
+	clean      bool // no slice of the driver is left
+}
+
+var _ manager.LeaderElectionRunnable = &Publisher{}
+
+// NewPublisher makes a Publisher.
+func NewPublisher(c PublisherConfig) *Publisher {
+	p := &Publisher{PublisherConfig: c, instances: map[string]*published{}, members: map[string]sets.Set[string]{},
+		resources: resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{}}}
+	p.pools = newPoolQueue(func(configuration string) {
+		if c := p.Inventory.InForce(configuration); c != nil {
+			p.Changed(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+		}
+	})
+	return p
+}
+
+// NeedLeaderElection has one process publish.
+func (*Publisher) NeedLeaderElection() bool { return true }
+
+// Start publishes until ctx is done.
+func (p *Publisher) Start(ctx context.Context) error {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	context.AfterFunc(ctx, queue.ShutDown)
+	if err := p.Source.Start(ctx, queue); err != nil {
+		return err
+	}
+	if err := p.Source.WaitForSync(ctx); err != nil { // the queue has all Instances then
+		return err
+	}
+	changed := sets.New[string]() // pools
+	for {
+		for queue.Len() > 0 && p.look(queue, changed) {
+		}
+		again, err := p.publish(ctx, changed)
+		changed = sets.New[string]()
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot publish devices; trying again", "after", again)
+		}
+		if again > 0 {
+			queue.AddAfter(reconcile.Request{}, again) // names no Instance
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.Clock.After(interval):
+		}
+		if !p.look(queue, changed) { // waits
+			return nil
+		}
+	}
+}
+
+// look takes an Instance from the queue and notes which pools are others because of it. It returns false when
+// the queue is shut down.
+func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], changed sets.Set[string]) bool {
+	request, shutdown := queue.Get()
+	if shutdown {
+		return false
+	}
+	defer queue.Done(request)
+	instance := request.Name
+	before, now := p.instances[instance], publish(instance, p.Inventory.Device(instance), p.hostname)
+	if apiequality.Semantic.DeepEqual(before, now) {
+		return true
+	}
+	if before != nil {
+		changed.Insert(before.pool)
+		p.members[before.pool].Delete(instance)
+		delete(p.instances, instance)
+	}
+	if now != nil {
+		changed.Insert(now.pool)
+		p.instances[instance] = now
+		if p.members[now.pool] == nil {
+			p.members[now.pool] = sets.New[string]()
+		}
+		p.members[now.pool].Insert(instance)
+	}
+	return true
+}
+
+func (p *Publisher) hostname(node string) string {
+	return p.Inventory.Nodes([]string{node})[node].Labels[corev1.LabelHostname]
+}
+
+// publish hands what changed to the ResourceSlice controller, and returns when to look again without a
+// change; 0 for never.
+func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (time.Duration, error) {
+	for pool := range changed {
+		if p.members[pool].Len() == 0 {
+			delete(p.members, pool)
+			delete(p.resources.Pools, pool)
+			continue
+		}
+		all := make([]*published, 0, p.members[pool].Len())
+		for instance := range p.members[pool] {
+			all = append(all, p.instances[instance])
+		}
+		p.resources.Pools[pool] = poolOf(all)
+	}
+	if len(p.resources.Pools) > 0 {
+		p.clean = false
+	}
+	if p.controller == nil && !p.clean {
+		if again, err := p.start(ctx); p.controller == nil {
+			return again, err
+		}
+		changed = sets.KeySet(p.resources.Pools)
+	}
+	if len(changed) > 0 && p.controller != nil {
+		p.pools.changed = changed
+		p.controller.Update(&p.resources)
+	}
+	if p.controller == nil || len(p.resources.Pools) > 0 {
+		return 0, nil
+	}
+	left, err := p.left(ctx)
+	if left || err != nil {
+		return lookAgain, err
+	}
+	p.controller.Stop()
+	p.controller, p.clean = nil, true
+	return 0, nil
+}
+
+// start starts the ResourceSlice controller if there is something to publish, or left of before. Without an
+// error and a controller there is neither.
+func (p *Publisher) start(ctx context.Context) (time.Duration, error) {
+	left, err := p.left(ctx)
+	switch {
+	case apierrors.IsNotFound(err) && len(p.resources.Pools) == 0:
+		p.clean = true // the API server does not have the kind
+		return 0, nil
+	case apierrors.IsNotFound(err):
+		for pool := range p.resources.Pools {
+			p.pools.setProblem(pool, notServed)
+		}
+		return retryAfter, err
+	case err != nil:
+		return retryAfter, err
+	case !left && len(p.resources.Pools) == 0:
+		p.clean = true
+		return 0, nil
+	}
+	p.pools.restart()
+	delay := syncDelay
+	p.controller, err = resourceslice.StartController(ctx, resourceslice.Options{
+		DriverName: v1alpha1.DRADriver, KubeClient: p.Client, Queue: p.pools, SyncDelay: &delay,
+		ErrorHandler: p.pools.failed,
+	})
+	return retryAfter, err
+}
+
+// left reports whether there is a slice of the driver.
+func (p *Publisher) left(ctx context.Context) (bool, error) {
+	ours := fields.OneTermEqualSelector(resourceapi.ResourceSliceSelectorDriver, v1alpha1.DRADriver)
+	options := metav1.ListOptions{FieldSelector: ours.String(), Limit: 1}
+	slices, err := p.Client.ResourceV1().ResourceSlices().List(ctx, options)
+	if err != nil {
+		return false, fmt.Errorf("list the ResourceSlices of driver %s: %w", v1alpha1.DRADriver, err)
+	}
+	return len(slices.Items) > 0, nil
+}
+
+// Problem says which of a Configuration's devices are not published, or not as they should be, and why; ""
+// for none.
+func (p *Publisher) Problem(configuration string) string {
+	n, pool, problem := p.pools.problem(configuration)
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("ResourceSlices of %d pools are not as they should be; the first, of pool %s: %s",
+		n, pool, problem)
+}

@@ -1,0 +1,262 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubeslot/kubeslot/controller/inventory"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// patience is how long a test waits for what has to come; a benchmark's first writes take long.
+const patience = 3 * time.Minute
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// rig is a Publisher before a fake API server, with its queue filled as the watch does.
+type rig struct {
+	testing.TB
+	*Publisher
+	inv   *inventory.Inventory
+	clock *clocktesting.FakeClock
+	api   *fake.Clientset
+
+	mu      sync.Mutex
+	queue   queue
+	writes  []string // verbs and names of pools
+	refuse  error    // of writes
+	changed []string // Configurations
+}
+
+func newRig(t testing.TB, objects ...runtime.Object) *rig {
+	r := &rig{TB: t, inv: inventory.New(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)),
+		api: fake.NewClientset(objects...)}
+	names := 0
+	r.api.PrependReactor("*", "resourceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var slice *resourceapi.ResourceSlice
+		switch a := action.(type) {
+		case clienttesting.CreateAction: // and updates
+			slice = a.GetObject().(*resourceapi.ResourceSlice)
+			if slice.ResourceVersion = fmt.Sprint(1000 + names); slice.Name == "" {
+				names++
+				slice.Name = fmt.Sprintf("%s%d", slice.GenerateName, names)
+			}
+			r.writes = append(r.writes, action.GetVerb()+" "+slice.Spec.Pool.Name)
+		case clienttesting.DeleteAction:
+			r.writes = append(r.writes, "delete")
+		default:
+			return false, nil, nil
+		}
+		return r.refuse != nil, nil, r.refuse
+	})
+	r.Publisher = NewPublisher(PublisherConfig{Client: r.api, Inventory: r.inv, Source: r, Clock: r.clock,
+		Changed: func(key types.NamespacedName) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.changed = append(r.changed, key.String())
+		}})
+	return r
+}
+
+// Start and WaitForSync implement the source.
+func (r *rig) Start(_ context.Context, q queue) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = q
+	return nil
+}
+
+func (r *rig) WaitForSync(context.Context) error {
+	r.add(r.inv.Everything())
+	return nil
+}
+
+func (r *rig) add(change inventory.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range change.Brokers {
+		if r.queue != nil {
+			r.queue.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+}
+
+func (r *rig) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.Publisher.Start(ctx); err != nil {
+			r.Error(err)
+		}
+	}()
+	r.Cleanup(func() { cancel(); <-done })
+}
+
+// eventually waits until what it says is so, while time goes by.
+func (r *rig) eventually(what string, is func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); !is(); {
+		if time.Now().After(deadline) {
+			all := r.written()
+			r.Fatalf("not so: %s; %d writes, the first are %q", what, len(all), all[:min(len(all), 10)])
+		}
+		r.clock.Step(interval)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (r *rig) written() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.writes)
+}
+
+func (r *rig) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes = nil
+}
+
+// nodeReports is the DeviceSlice of a node with so many local devices of cam.
+func nodeReports(node string, devices int) *v1alpha1.DeviceSlice {
+	s := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-0"}}
+	s.Spec.NodeName = node
+	for i := range devices {
+		id := fmt.Sprint("dev", i)
+		s.Spec.Devices = append(s.Spec.Devices, v1alpha1.Device{
+			ID: id, Hash: slot.InstanceHash(id, false, node, slot.LongHash),
+			Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
+			Properties:    map[string]string{"MODEL": "m", "SERIAL": id, "PORT": "1", "BUS": "2", "VENDOR": "v"}})
+	}
+	return s
+}
+
+func camWithLongHashes(held ...string) *akriv0.Configuration {
+	c := draConfiguration("cam", held...)
+	c.Spec.InstanceNameDigits = slot.LongHash
+	return c
+}
+
+// Writes follow what changes: a device that joins changes its node's slice alone.
+func TestWritesWhatChanges(t *testing.T) {
+	const nodes = 300
+	r := newRig(t)
+	r.inv.SetConfiguration(camWithLongHashes())
+	for i := range nodes {
+		r.inv.SetSlice(nodeReports(fmt.Sprint("node-", i), 10))
+	}
+	r.run()
+	r.eventually("a slice a node", func() bool { return len(r.written()) == nodes })
+	r.forget()
+	r.add(r.inv.SetSlice(nodeReports("node-7", 11)))
+	r.eventually("one slice of one node", func() bool { return len(r.written()) > 0 })
+	r.add(r.inv.SetConfiguration(camWithLongHashes(nodeReports("node-8", 1).Spec.Devices[0].Instance())))
+	r.eventually("one slice of the other node", func() bool { return len(r.written()) > 1 })
+	if got := strings.Join(r.written(), ", "); got != "update cam/node-7, update cam/node-8" {
+		t.Errorf("written: %s", got)
+	}
+}
+
+// When the last Configuration has slots again all slices go, and nothing is watched any more.
+func TestCleansUp(t *testing.T) {
+	r := newRig(t)
+	r.inv.SetConfiguration(camWithLongHashes())
+	r.inv.SetSlice(nodeReports("a", 1))
+	r.run()
+	r.eventually("published", func() bool { return len(r.written()) == 1 })
+	c := camWithLongHashes()
+	c.Generation, c.Spec.Allocator = 2, akriv0.AllocatorSlots
+	r.add(r.inv.SetConfiguration(c))
+	r.eventually("deleted", func() bool { return len(r.written()) == 2 && r.written()[1] == "delete" })
+}
+
+// Without a Configuration for DRA there is one request: whether an earlier process left slices.
+func TestDoesNothingWithoutDRA(t *testing.T) {
+	r := newRig(t)
+	c := camWithLongHashes()
+	c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
+	r.inv.SetConfiguration(c)
+	r.inv.SetSlice(nodeReports("a", 1))
+	r.run()
+	r.eventually("it has looked", func() bool { return len(r.api.Actions()) > 0 })
+	r.add(r.inv.SetSlice(nodeReports("a", 2)))
+	r.eventually("the change is seen", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.queue.Len() == 0 })
+	if all := r.api.Actions(); len(all) != 1 || all[0].GetVerb() != "list" {
+		t.Errorf("requests: %v", all)
+	}
+}
+
+// An earlier process may have left slices of a Configuration that is gone.
+func TestCleansUpAfterAnother(t *testing.T) {
+	old := &resourceapi.ResourceSlice{}
+	old.Name, old.ResourceVersion = "00000-slots.kubeslot.io-x", "1"
+	old.Spec = resourceapi.ResourceSliceSpec{Driver: v1alpha1.DRADriver, Pool: resourceapi.ResourcePool{Name: "cam/a"}}
+	r := newRig(t, old)
+	r.run()
+	r.eventually("deleted", func() bool { return len(r.written()) == 1 && r.written()[0] == "delete" })
+}
+
+// What the API server refuses is a problem of the Configuration, until it takes it.
+func TestProblemOfPublishing(t *testing.T) {
+	r := newRig(t)
+	r.refuse = apierrors.NewInvalid(resourceapi.SchemeGroupVersion.WithKind("ResourceSlice").GroupKind(), "x", nil)
+	r.inv.SetConfiguration(camWithLongHashes())
+	r.inv.SetSlice(nodeReports("a", 1))
+	r.run()
+	r.eventually("the problem is known", func() bool { return strings.Contains(r.Problem("cam"), "of pool cam/a") })
+	r.mu.Lock()
+	changed := slices.Clone(r.changed)
+	r.refuse = nil
+	r.mu.Unlock()
+	if !slices.Equal(changed, []string{"default/cam"}) {
+		t.Errorf("changed: %v", changed)
+	}
+	r.add(r.inv.SetSlice(nodeReports("a", 2)))
+	r.eventually("the problem is gone", func() bool { return r.Problem("cam") == "" })
+}
+
+// What a device that joins costs of 10 on each node: to tell the ResourceSlice controller, and for it to look at
+// one pool. It looks twice more, when it sees the write and when it forgets its own.
+func BenchmarkUpdate(b *testing.B) {
+	for _, nodes := range []int{500, 1000, 2000} {
+		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
+			r := newRig(b)
+			r.inv.SetConfiguration(camWithLongHashes())
+			for i := range nodes {
+				r.inv.SetSlice(nodeReports(fmt.Sprint("node-", i), 10))
+			}
+			began := time.Now()
+			r.run()
+			r.eventually("a slice a node", func() bool { return len(r.written()) == nodes })
+			first := time.Since(began).Seconds()
+			b.ResetTimer()
+			for i := range b.N {
+				r.forget()
+				r.add(r.inv.SetSlice(nodeReports("node-7", 11+i%2)))
+				r.eventually("written", func() bool { return len(r.written()) == 1 })
+			}
+			b.ReportMetric(first, "s-to-publish-all")
+		})
+	}
+}

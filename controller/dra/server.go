@@ -1,0 +1,56 @@
+package dra
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/clock"
+)
+
+// Versions of Kubernetes.
+var (
+	// MinVersion has all of DRA that devices with slots need, on by default.
+	MinVersion = version.MajorMinor(1, 36)
+	// extendedResources has DRA's extended resources for good.
+	extendedResources = version.MajorMinor(1, 37)
+)
+
+// versionAgain is when the API server is asked again for its version: it may have been upgraded.
+const versionAgain = 10 * time.Minute
+
+// Server knows the API server's version. Its method may be called concurrently.
+type Server struct {
+	Ask   func() (*apiversion.Info, error)
+	Clock clock.PassiveClock
+
+	mu    sync.Mutex
+	asked time.Time
+	known *version.Version
+}
+
+// Version returns the API server's version as it was known at most 10 minutes ago, or was last known; nil
+// when it never answered.
+func (s *Server) Version() *version.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known != nil && s.Clock.Since(s.asked) < versionAgain {
+		return s.known
+	}
+	if info, err := s.Ask(); err == nil {
+		if v, err := version.ParseGeneric(info.GitVersion); err == nil {
+			s.known, s.asked = v, s.Clock.Now()
+		}
+	}
+	return s.known
+}
+
+// TooOld says that the version does not have what DRA needs; "" when it has, or the version is not known.
+func TooOld(v *version.Version) string {
+	if v == nil || v.AtLeast(MinVersion) {
+		return ""
+	}
+	return "spec.allocator DRA needs Kubernetes " + MinVersion.String() + " or newer, and the API server is " +
+		v.String() + ": upgrade it, or set spec.allocator to Slots"
+}

@@ -1,0 +1,157 @@
+package cdi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// A ResourceClaim that is prepared has a spec of its own, with a device for each of its requests. Of a
+// container the runtime is given the names of its requests' devices alone, so that the spec has all that the
+// container gets: the environment, too.
+
+// claimKind is the kind of the devices of ResourceClaims.
+const claimKind = v1alpha1.DRADriver + "/claim"
+
+// claimPrefix begins the names of their specs' files: slots.kubeslot.io-claim-<claim's UID>.json.
+const claimPrefix = v1alpha1.DRADriver + "-claim-"
+
+// ClaimDevice returns the CDI name of what a request of a ResourceClaim gives. A subrequest's is
+// <request>/<subrequest>.
+func ClaimDevice(claim types.UID, request string) string {
+	return claimKind + "=" + claimDevice(claim, request)
+}
+
+func claimDevice(claim types.UID, request string) string {
+	return string(claim) + "-" + strings.ReplaceAll(request, "/", ".")
+}
+
+func (s *store) claimPath(claim types.UID) string {
+	return filepath.Join(s.dir, claimPrefix+string(claim)+suffix)
+}
+
+// Usable returns an error where the runtime is not known to resolve names of ours.
+func (i *Injector) Usable() error {
+	if i.usable.Load() {
+		return nil
+	}
+	return fmt.Errorf("the container runtime is not known to have CDI on and to read CDI specs in %s: "+
+		"turn CDI on (containerd's enable_cdi), or give kubecri a --cdi-dir that the runtime reads", i.store.dir)
+}
+
+// PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations.
+func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Additions,
+	annotations map[string]string) error {
+	data, err := describeClaim(claim, requests, annotations)
+	if err != nil {
+		return fmt.Errorf("CDI cannot describe it: %w", err)
+	}
+	if err := i.store.write(i.store.claimPath(claim), data); err != nil {
+		return fmt.Errorf("write its CDI spec: %w", err)
+	}
+	return nil
+}
+
+// HasClaim reports whether the ResourceClaim has a spec with devices for these requests.
+func (i *Injector) HasClaim(claim types.UID, requests ...string) bool {
+	data, err := os.ReadFile(i.store.claimPath(claim))
+	if err != nil {
+		return false
+	}
+	var spec specs.Spec
+	if json.Unmarshal(data, &spec) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(requests, func(request string) bool {
+		return !slices.ContainsFunc(spec.Devices, func(d specs.Device) bool {
+			return d.Name == claimDevice(claim,
+				request)
+		})
+	})
+}
+
+// ClaimAnnotations returns the annotations of all specs of ResourceClaims, by the claims' UIDs.
+func (i *Injector) ClaimAnnotations() (map[types.UID]map[string]string, error) {
+	files, err := filepath.Glob(i.store.claimPath("*"))
+	if err != nil {
+		return nil, err
+	}
+	all := map[types.UID]map[string]string{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a CDI spec: %w", err)
+		}
+		var spec specs.Spec
+		if err := json.Unmarshal(data, &spec); err != nil {
+			return nil, fmt.Errorf("read CDI spec %s: %w", file, err)
+		}
+		uid := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), claimPrefix), suffix)
+		all[types.UID(uid)] = spec.Annotations
+	}
+	return all, nil
+}
+
+// RemoveClaim removes the spec of a ResourceClaim, if there is one.
+func (i *Injector) RemoveClaim(claim types.UID) error {
+	i.store.mu.Lock()
+	defer i.store.mu.Unlock()
+	if err := os.Remove(i.store.claimPath(claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove its CDI spec: %w", err)
+	}
+	return nil
+}
+
+func describeClaim(claim types.UID, requests map[string]inject.Additions,
+	annotations map[string]string) ([]byte, error) {
+	spec := &specs.Spec{Kind: claimKind, Annotations: annotations}
+	for _, request := range slices.Sorted(maps.Keys(requests)) {
+		add := requests[request]
+		nodes, err := resolved(add.Devices)
+		if err != nil {
+			return nil, err
+		}
+		edits, err := containerEdits(add.Mounts, nodes)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range add.Env {
+			if !utf8.ValidString(v.Name + v.Value) {
+				return nil, fmt.Errorf("the variable %q is not UTF-8, as the text of a spec is", v.Name)
+			}
+			edits.Env = append(edits.Env, v.Name+"="+v.Value)
+		}
+		spec.Devices = append(spec.Devices, specs.Device{Name: claimDevice(claim, request), ContainerEdits: edits})
+	}
+	return encode(spec)
+}
+
+// resolved are the device nodes with what links among them lead to, as a runtime resolves those of CRI.
+func resolved(nodes []discovery.DeviceSpec) ([]discovery.DeviceSpec, error) {
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		path, err := filepath.EvalSymlinks(nodes[i].HostPath)
+		if err != nil {
+			return nil, err
+		}
+		nodes[i].HostPath = path
+	}
+	return nodes, nil
+}

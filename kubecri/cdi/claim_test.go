@@ -1,0 +1,91 @@
+package cdi
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+)
+
+// A prepared ResourceClaim has one spec, with all that a request gives in one device.
+func TestSpecOfAResourceClaim(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	i := NewInjector(filepath.Join(dir, "cdi"), runtime{})
+	requests := map[string]inject.Additions{
+		"cams/first": {Env: []inject.Variable{{Name: "AKRI_DEVICES", Value: "[]"}, {Name: "A", Value: "b=c\nd"}},
+			Mounts: []discovery.Mount{{HostPath: "/etc/hosts", ContainerPath: "/a", ReadOnly: true}}},
+		"disk": {Devices: []discovery.DeviceSpec{{HostPath: link, ContainerPath: "/dev/cam", Permissions: "rw"}}},
+	}
+	if i.HasClaim("u1") {
+		t.Error("a claim that was not prepared has a spec")
+	}
+	annotations := map[string]string{"slots.kubeslot.io/prepared": `{"name":"c"}`}
+	if err := i.PutClaim("u1", requests, annotations); err != nil {
+		t.Fatal(err)
+	}
+	noted := map[types.UID]map[string]string{"u1": annotations}
+	if all, err := i.ClaimAnnotations(); err != nil || cmp.Diff(noted, all) != "" {
+		t.Errorf("annotations: %s (%v)", cmp.Diff(noted, all), err)
+	}
+	data, err := os.ReadFile(i.store.claimPath("u1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got specs.Spec
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := specs.Spec{Version: "0.6.0", Kind: "slots.kubeslot.io/claim", Annotations: annotations, Devices: []specs.Device{
+		{Name: "u1-cams.first", ContainerEdits: specs.ContainerEdits{Env: []string{"AKRI_DEVICES=[]", "A=b=c\nd"},
+			Mounts: []*specs.Mount{{HostPath: "/etc/hosts", ContainerPath: "/a", Type: "bind",
+				Options: []string{"rbind", "rprivate", "ro"}}}}},
+		{Name: "u1-disk", ContainerEdits: specs.ContainerEdits{
+			DeviceNodes: []*specs.DeviceNode{{Path: "/dev/cam", HostPath: "/dev/null", Permissions: "rw"}}}}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if vendor, class, name, err := parser.ParseQualifiedName(ClaimDevice("u1", "cams/first")); err != nil ||
+		vendor+"/"+class != got.Kind || name != got.Devices[0].Name {
+		t.Errorf("containers request %s/%s=%s (%v)", vendor, class, name, err)
+	}
+	if !i.HasClaim("u1", "disk", "cams/first") || i.HasClaim("u1", "disk", "tape") {
+		t.Error("the spec has devices for disk and cams/first alone")
+	}
+	if info, err := os.Stat(i.store.claimPath("u1")); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v; want mode 0640: properties may be secrets", info, err)
+	}
+	if err := i.store.prune(func(string) bool { return true }); err != nil || !i.HasClaim("u1") {
+		t.Errorf("removed with the specs of devices that are gone (%v)", err)
+	}
+	for range 2 {
+		if err := i.RemoveClaim("u1"); err != nil || i.HasClaim("u1") {
+			t.Errorf("not removed: %v", err)
+		}
+	}
+}
+
+func TestWhatASpecOfAResourceClaimCannotHave(t *testing.T) {
+	for name, add := range map[string]inject.Additions{
+		"a directory as device": {Devices: []discovery.DeviceSpec{{HostPath: "/dev",
+			ContainerPath: "/dev/x"}}},
+		"an absent device": {Devices: []discovery.DeviceSpec{{HostPath: "/dev/none",
+			ContainerPath: "/dev/x"}}},
+		"a variable that is not of letters": {Env: []inject.Variable{{Name: "A", Value: "\xff"}}},
+	} {
+		if data, err := describeClaim("u1", map[string]inject.Additions{"r": add}, nil); err == nil {
+			t.Errorf("%s: described as %s", name, data)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package claims
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// forDRA is the claim of a ResourceClaim's slot.
+func forDRA(holder string) v1alpha1.SlotClaimSpec {
+	return v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel, Holder: holder,
+		ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "ns", Name: "claim", UID: "u1"}}
+}
+
+// What a ResourceClaim holds stays without a container until it is released, and promises nothing.
+func TestResourceClaimsKeepSlots(t *testing.T) {
+	f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{grace: time.Nanosecond, leases: true})
+	name := mustSlot(t, "cam-8120fe-0")
+	for _, want := range []bool{true, false} {
+		if wrote, other, err := f.HoldFor(t.Context(), name, forDRA("dra.u1.s0")); wrote != want || other != nil ||
+			err != nil {
+			t.Fatalf("HoldFor() = %t, %v, %v; want %t", wrote, other, err, want)
+		}
+	}
+	if _, err := f.resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.still(t, name.String(), "CL dra.u1.s0 "+here)
+	if _, other, err := f.HoldFor(t.Context(), name, forDRA("dra.u2.s0")); other == nil || err != nil {
+		t.Errorf("another ResourceClaim has the slot, too: %v, %v", other, err)
+	}
+	held, _ := f.Held()
+	if !held[name.Instance] || len(f.OfDRA(name.Instance)) != 1 || len(f.Holdings("")) != 0 || f.anyUnused() {
+		t.Errorf("held %v, by ResourceClaims %v, by ids %v", held, f.OfDRA(name.Instance), f.Holdings(""))
+	}
+	if err := f.Release(t.Context(), f.OfDRA("")[0]); err != nil {
+		t.Fatal(err)
+	}
+	f.want(t, name.String(), "")
+}
+
+// A container whose claim somebody has deleted, and whose slot a ResourceClaim has by now, has lost it: the
+// ResourceClaim's stays.
+func TestSlotLostToAResourceClaim(t *testing.T) {
+	a := newAPI(t, 2, nil)
+	f := start(t, a, &fakeRuntime{}, setup{})
+	name := mustSlot(t, "cam-8120fe-0")
+	spec := forDRA("dra.u1.s0")
+	spec.NodeName = here
+	if err := a.add(v1alpha1.NewSlotClaim(name, spec, v1alpha1.NodeOwner(here, "uid-a"))); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the claim to be known", func() bool { return len(f.OfDRA("")) == 1 })
+	f.runtime.add(t, "c1", "p1", "cam", name.String())
+	if _, err := f.resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.wantEvent(t, "SlotLost", "ResourceClaim ns/claim")
+	f.still(t, name.String(), "CL dra.u1.s0 "+here)
+}

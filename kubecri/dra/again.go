@@ -1,0 +1,109 @@
+package dra
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// A SlotClaim may be deleted while its ResourceClaim is prepared, and containers use the slot: with the Node
+// object, which owns it, or by hand. It is made again, as that of a container is. What was prepared is in an
+// annotation of the ResourceClaim's CDI spec.
+
+// preparedAnnotation has a preparedClaim as JSON.
+const preparedAnnotation = v1alpha1.DRADriver + "/prepared"
+
+// preparedClaim is what a ResourceClaim has here.
+type preparedClaim struct {
+	Namespace string              `json:"namespace"`
+	Name      string              `json:"name"`
+	Slots     map[string][]string `json:"slots"` // their names, by holder
+}
+
+func annotationsOf(claim v1alpha1.ResourceClaimReference, all []want, held [][]slot.Name) (map[string]string, error) {
+	p := preparedClaim{Namespace: claim.Namespace, Name: claim.Name, Slots: map[string][]string{}}
+	for i, w := range all {
+		for _, name := range held[i] {
+			p.Slots[w.holder] = append(p.Slots[w.holder], name.String())
+		}
+	}
+	text, err := json.Marshal(p)
+	return map[string]string{preparedAnnotation: string(text)}, err
+}
+
+// claimAgain claims what is prepared and not claimed.
+func (d *Driver) claimAgain(ctx context.Context) error {
+	if d.CDI == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := d.Claims.Ready(ctx); err != nil {
+		return err
+	}
+	specs, err := d.CDI.ClaimAnnotations()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for claim := range specs {
+		errs = append(errs, d.claimOneAgain(ctx, claim))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Driver) claimOneAgain(ctx context.Context, claim types.UID) error {
+	d.busy.LockKey(string(claim))
+	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+	specs, err := d.CDI.ClaimAnnotations() // it may have been unprepared meanwhile
+	if err != nil || specs[claim] == nil {
+		return err
+	}
+	var p preparedClaim
+	if err := json.Unmarshal([]byte(specs[claim][preparedAnnotation]), &p); err != nil {
+		return fmt.Errorf("CDI spec of ResourceClaim %s: annotation %s: %w", claim, preparedAnnotation, err)
+	}
+	var errs []error
+	for holder, names := range p.Slots {
+		for _, text := range names {
+			name, err := slot.Parse(text)
+			if err == nil {
+				err = d.claimSlotAgain(ctx, name, v1alpha1.SlotClaimSpec{
+					Level: v1alpha1.ConfigurationLevel, Holder: holder, MadeAgain: true,
+					ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: p.Namespace, Name: p.Name, UID: claim}})
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Driver) claimSlotAgain(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec) error {
+	c := d.configuration(name.Instance)
+	if c == nil || name.Index >= c.Spec.Slots() {
+		return nil // a claim would not count
+	}
+	wrote, other, err := d.Claims.HoldFor(ctx, name, spec)
+	by := klog.KRef(spec.ResourceClaim.Namespace, spec.ResourceClaim.Name)
+	switch {
+	case errors.Is(err, claims.ErrNotBelieved):
+		return nil
+	case err != nil:
+		return fmt.Errorf("claim slot %s again for ResourceClaim %s: %w", name, by, err)
+	case other != nil:
+		return fmt.Errorf("ResourceClaim %s is prepared with slot %s, which is now claimed by %s. "+
+			"Both use the device at once: delete the pods of one", by, name, claims.Describe(other))
+	case wrote:
+		klog.FromContext(ctx).Info("Claimed a slot again, whose ResourceClaim is prepared", "slot", name.String(),
+			"resourceClaim", by)
+	}
+	return nil
+}

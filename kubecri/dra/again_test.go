@@ -1,0 +1,77 @@
+package dra
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func (a *api) remove(t *testing.T, name string) {
+	t.Helper()
+	claims := a.KubeslotV1alpha1().SlotClaims()
+	c, err := claims.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID}}
+	if err := claims.Delete(t.Context(), name, options); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A SlotClaim that somebody deletes while its ResourceClaim is prepared is made again, also by the next
+// process; not once it is unprepared, nor when another has the slot.
+func TestClaimedAgain(t *testing.T) {
+	dir := t.TempDir()
+	a := newAPI(configuration(3), claim("u1", "one "+camera+" 2"))
+	r := start(t, a, here, dir)
+	c := claim("u1", "one "+camera+" 2")
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	before := a.claimed(t)
+	gone := func(r *rig, name string) func() bool {
+		return func() bool { return len(r.Claims.OfDRA("")) == len(before)-1 && a.claimed(t)[name] == "" }
+	}
+
+	a.remove(t, camera+"-0")
+	await(t, "the informer to show that the claim is gone", gone(r, camera+"-0"))
+	if err := r.claimAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := a.claimed(t)[camera+"-0"]; now != before[camera+"-0"] {
+		t.Fatalf("slot 0 is held by %q, want %q", now, before[camera+"-0"])
+	}
+	again, err := a.KubeslotV1alpha1().SlotClaims().Get(t.Context(), camera+"-0", metav1.GetOptions{})
+	if err != nil || !again.Spec.MadeAgain || again.Spec.ResourceClaim == nil || again.Spec.ResourceClaim.UID != "u1" {
+		t.Errorf("made again: %+v (%v)", again.Spec, err)
+	}
+
+	r.kill()
+	a.remove(t, camera+"-1")
+	r = start(t, a, here, dir)
+	if err := r.claimAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := a.claimed(t)[camera+"-1"]; now != before[camera+"-1"] {
+		t.Errorf("after a restart slot 1 is held by %q, want %q", now, before[camera+"-1"])
+	}
+
+	a.remove(t, camera+"-1")
+	await(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
+	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
+	if err := r.claimAgain(t.Context()); err == nil {
+		t.Error("another has the slot, and nothing says so")
+	}
+	if err := r.unprepare(t.Context(), "u1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.claimAgain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if now := a.claimed(t); len(now) != 1 || now[camera+"-1"] != "another" {
+		t.Errorf("after it was unprepared: %v", now)
+	}
+}

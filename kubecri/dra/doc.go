@@ -1,0 +1,15 @@
+// Package dra is the kubelet's DRA driver of the node, slots.kubeslot.io: it prepares ResourceClaims that
+// were allocated devices of Configurations with spec.allocator DRA. A device is an Instance, of which each
+// result of a claim has as many slots as its consumed capacity says.
+//
+// To prepare is to claim the slots (package claims) and then to write a CDI spec that has what containers
+// get (package cdi); to unprepare is to do so backwards. Nothing else is stored: what a ResourceClaim holds
+// is found by the holder of SlotClaims, so that a restart changes nothing, and a SlotClaim that somebody
+// deletes is made again by the CDI spec (again.go). What is to be done is decided by
+// functions of values (plan.go). The scheduler only counts slots; to create a SlotClaim is what keeps two
+// from one slot.
+//
+// The driver runs once there is anything for it to do (serve.go). It reports the health of the devices that
+// are prepared (health.go), and releases what a kubelet that has lost its state does not ask for any more
+// (leftovers.go).
+package dra

@@ -1,0 +1,138 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
+	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+)
+
+// callTimeout bounds one Prepare or Unprepare of a claim. The kubelet waits 45 s, and tries again.
+const callTimeout = 30 * time.Second
+
+// Config is what a Driver needs. All but CDI and Clock is required.
+type Config struct {
+	Node string
+	// Kube reads ResourceClaims.
+	Kube kubernetes.Interface
+	// Claims is the owner of the node's SlotClaims.
+	Claims *claims.Claims
+	// Configurations are those of all namespaces; SlotClaims, Slices and Pods those of this node. Whoever
+	// made the informers starts them, after New.
+	Configurations akriinformers.ConfigurationInformer
+	SlotClaims     informers.SlotClaimInformer
+	Slices         informers.DeviceSliceInformer
+	Pods           coreinformers.PodInformer
+	// Namespaces is asked where a Configuration selects namespaces by labels.
+	Namespaces claims.NamespaceLabels
+	// Device returns the device behind an Instance, or why it cannot be used. It may wait until ctx is done,
+	// which is DeviceTimeout later.
+	Device        func(ctx context.Context, instance string) (discovery.Device, error)
+	DeviceTimeout time.Duration
+	// Seen knows which devices the node sees.
+	Seen Devices
+	// CDI writes the specs; nil where kubecri writes none.
+	CDI *cdi.Injector
+	// Runtime says which containers run.
+	Runtime crilist.Runtime
+	// KubeletDirectory is the kubelet's root directory, which has plugins and plugins_registry.
+	KubeletDirectory string
+	// Resync is how often what the kubelet does not ask for any more is looked for.
+	Resync time.Duration
+	Clock  clock.WithTicker
+}
+
+// Devices is who knows the node's devices.
+type Devices interface {
+	// Devices returns those that the node sees, by Instance, and what is closed when they may have changed.
+	Devices() (map[string]discovery.Device, <-chan struct{})
+	// Gone reports whether the node is known not to see an Instance's device.
+	Gone(instance string) bool
+}
+
+// Driver is the DRA driver of a node. Safe for concurrent use.
+type Driver struct {
+	Config
+	wake    chan struct{}     // asks for another look at whether the driver is needed
+	deleted chan struct{}     // says that a SlotClaim was deleted
+	busy    keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
+}
+
+var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
+
+// New makes a Driver and registers with the informers.
+func New(config Config) (*Driver, error) {
+	switch {
+	case config.Node == "", config.KubeletDirectory == "":
+		return nil, errors.New("dra: the node's name and the kubelet's directory are required")
+	case config.Kube == nil, config.Claims == nil, config.Configurations == nil, config.SlotClaims == nil,
+		config.Slices == nil,
+		config.Pods == nil, config.Namespaces == nil, config.Device == nil, config.Seen == nil, config.Runtime == nil:
+		return nil, errors.New("dra: client, claims, informers, namespaces, devices and runtime are required")
+	case config.Resync <= 0, config.DeviceTimeout <= 0:
+		return nil, fmt.Errorf("dra: resync %s and device timeout %s must be positive", config.Resync,
+			config.DeviceTimeout)
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	d := &Driver{Config: config, wake: make(chan struct{}, 1),
+		deleted: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
+	return d, d.follow()
+}
+
+// PrepareResourceClaims implements kubeletplugin.DRAPlugin.
+func (d *Driver) PrepareResourceClaims(ctx context.Context, all []*resourceapi.ResourceClaim,
+) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	results := map[types.UID]kubeletplugin.PrepareResult{}
+	for _, claim := range all {
+		devices, err := d.prepare(ctx, claim)
+		if err != nil {
+			err = fmt.Errorf("ResourceClaim %s/%s cannot be prepared on node %s: %w", claim.Namespace, claim.Name,
+				d.Node, err)
+			klog.FromContext(ctx).Info("Warning: a ResourceClaim is not prepared, and its pods wait", "resourceClaim",
+				klog.KObj(claim), "reason", err)
+		}
+		results[claim.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
+	}
+	return results, nil
+}
+
+// UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
+func (d *Driver) UnprepareResourceClaims(ctx context.Context,
+	all []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	results := map[types.UID]error{}
+	for _, claim := range all {
+		err := d.unprepare(ctx, claim.UID)
+		if err != nil {
+			err = fmt.Errorf("ResourceClaim %s/%s cannot be unprepared on node %s: %w", claim.Namespace, claim.Name,
+				d.Node, err)
+			klog.FromContext(ctx).Error(err, "The slots of a ResourceClaim are not released yet")
+		}
+		results[claim.UID] = err
+	}
+	return results, nil
+}
+
+// HandleError implements kubeletplugin.DRAPlugin. Nothing of it ends kubecri, which does much else: the
+// kubelet calls again.
+func (d *Driver) HandleError(ctx context.Context, err error, msg string) {
+	utilruntime.HandleErrorWithContext(ctx, err, msg)
+}

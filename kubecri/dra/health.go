@@ -1,0 +1,93 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// healthEvery is between two reports to the kubelet, which takes a device's health as unknown after 30 s
+// without one.
+const healthEvery = 5 * time.Second
+
+// WatchHealthStatus implements kubeletplugin.DRAPlugin: it reports the devices of which ResourceClaims hold
+// slots here.
+func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	ticker := d.Clock.NewTicker(healthEvery)
+	defer ticker.Stop()
+	for {
+		report, changed := d.health()
+		if len(report.Devices) > 0 {
+			select {
+			case reports <- report:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		select {
+		case <-ticker.C():
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// health is what there is to report now, and what is closed when that may have changed.
+func (d *Driver) health() (kubeletplugin.DeviceHealthReport, <-chan struct{}) {
+	held := map[string]bool{}
+	for _, c := range d.Claims.OfDRA("") {
+		if name, err := c.Slot(); err == nil {
+			held[name.Instance] = true
+		}
+	}
+	seen, changed := d.Seen.Devices()
+	listed := map[string]*v1alpha1.Device{}
+	own, _ := d.Slices.Lister().List(labels.Everything()) // from memory
+	for _, s := range own {
+		for i := range s.Spec.Devices {
+			listed[s.Spec.Devices[i].Instance()] = &s.Spec.Devices[i]
+		}
+	}
+	var report kubeletplugin.DeviceHealthReport
+	for _, instance := range slices.Sorted(maps.Keys(held)) {
+		_, sees := seen[instance]
+		state, message := healthOf(d.Node, sees, d.Seen.Gone(instance), listed[instance])
+		report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{PoolName: poolOf(d.Node, instance,
+			listed[instance]), DeviceName: instance,
+			Health: state, Message: message, LastUpdated: d.Clock.Now()})
+	}
+	return report, changed
+}
+
+// healthOf is the health of a device that the node sees or not, as far as it knows: gone says that it is
+// known not to. listed is the device in the node's DeviceSlices; nil for one that is not there.
+func healthOf(node string, seen, gone bool, listed *v1alpha1.Device) (kubeletplugin.HealthStatus, string) {
+	switch {
+	case gone || listed != nil && listed.Gone:
+		return kubeletplugin.HealthStatusUnhealthy, fmt.Sprintf("node %s no longer sees the device", node)
+	case listed != nil && listed.Unschedulable:
+		return kubeletplugin.HealthStatusUnhealthy, fmt.Sprintf("the discovery handler on node %s does not answer",
+			node)
+	case !seen:
+		return kubeletplugin.HealthStatusUnknown, fmt.Sprintf("node %s does not know yet whether it sees the device",
+			node)
+	}
+	return kubeletplugin.HealthStatusHealthy, ""
+}
+
+// poolOf is the pool of a device of the node: of a device that is not shared the Configuration's for the
+// node, otherwise the device's own.
+func poolOf(node, instance string, listed *v1alpha1.Device) string {
+	if listed != nil && !listed.Shared {
+		return v1alpha1.DeviceConfiguration(instance) + "/" + node
+	}
+	return instance
+}

@@ -1,0 +1,156 @@
+package dra
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+func TestWants(t *testing.T) {
+	type allocated = resourceapi.DeviceRequestAllocationResult
+	result := func(change func(*allocated)) *resourceapi.ResourceClaim {
+		c := claim("u1", "one "+camera+" 2")
+		change(&c.Status.Allocation.Devices.Results[0])
+		return c
+	}
+	for name, test := range map[string]struct {
+		claim *resourceapi.ResourceClaim
+		slots []int
+		bad   bool
+	}{
+		"two slots":              {claim: claim("u1", "one "+camera+" 2", "two "+other+" 1"), slots: []int{2, 1}},
+		"not allocated":          {claim: &resourceapi.ResourceClaim{}},
+		"another driver's":       {claim: result(func(r *allocated) { r.Driver = "gpu.example" })},
+		"no consumed capacity":   {claim: result(func(r *allocated) { r.ConsumedCapacity = nil }), slots: []int{1}},
+		"a half":                 {claim: claim("u1", "one "+camera+" 500m"), bad: true},
+		"none":                   {claim: claim("u1", "one "+camera+" 0"), bad: true},
+		"more than there can be": {claim: claim("u1", "one "+camera+" 10001"), bad: true},
+		"adminAccess":            {claim: result(func(r *allocated) { r.AdminAccess = ptr.To(true) }), bad: true},
+		"no Instance's name":     {claim: claim("u1", "one camera 1"), bad: true},
+	} {
+		got, err := wants(test.claim)
+		var slots []int
+		for _, w := range got {
+			slots = append(slots, w.slots)
+		}
+		if !slices.Equal(slots, test.slots) || (err != nil) != test.bad {
+			t.Errorf("%s: %v, %v; want %v, an error %t", name, slots, err, test.slots, test.bad)
+		}
+	}
+}
+
+func TestMayPrepare(t *testing.T) {
+	status := func(current akriv0.Allocator, held ...string) *akriv0.AllocatorStatus {
+		return akriv0.NewAllocatorStatus(current, held)
+	}
+	for name, test := range map[string]struct {
+		spec   akriv0.Allocator
+		status *akriv0.AllocatorStatus
+		want   bool
+	}{
+		"the scheduler's":         {akriv0.AllocatorSlots, nil, false},
+		"not DRA's yet":           {akriv0.AllocatorDRA, nil, false},
+		"DRA's":                   {akriv0.AllocatorDRA, status(akriv0.AllocatorDRA), true},
+		"DRA's, held by a pod":    {akriv0.AllocatorDRA, status(akriv0.AllocatorDRA, camera), true},
+		"to change back":          {akriv0.AllocatorSlots, status(akriv0.AllocatorDRA), true},
+		"changed back, and held":  {akriv0.AllocatorSlots, status(akriv0.AllocatorSlots, camera), true},
+		"changed back, and freed": {akriv0.AllocatorSlots, status(akriv0.AllocatorSlots, other), false},
+		"back and forth, held":    {akriv0.AllocatorDRA, status(akriv0.AllocatorSlots, camera), true},
+	} {
+		c := configuration(2)
+		c.Spec.Allocator, c.Status.Allocator = test.spec, test.status
+		if err := mayPrepare(c, camera); (err == nil) != test.want {
+			t.Errorf("%s: %v, want it allowed: %t", name, err, test.want)
+		}
+	}
+}
+
+// Of what a claim has here each result keeps at most its slots, of its own device and holder alone; all else
+// of the claim's is surplus, and other claims' slots are left alone.
+func TestCompare(t *testing.T) {
+	instances := []string{camera, other}
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) want {
+			return want{instance: rapid.SampledFrom(instances).Draw(t, "instance"), slots: rapid.IntRange(1, 3).Draw(t,
+				"slots")}
+		}), 0, 3).Draw(t, "wants")
+		for i := range all {
+			all[i].holder = v1alpha1.DRAHolder("u1", ptr.To(types.UID(fmt.Sprint("s", i))))
+		}
+		var here []*v1alpha1.SlotClaim
+		holders := []string{"dra.u1", "dra.u1.s0", "dra.u1.s1", "dra.u1.s2", "dra.u10.s0", "dra.u2.s0", "u1", "p1"}
+		for _, instance := range instances {
+			for i := range 5 {
+				if holder := rapid.SampledFrom(append(holders, "")).Draw(t, "holder"); holder != "" {
+					here = append(here, v1alpha1.NewSlotClaim(slot.Name{Instance: instance, Index: i},
+						v1alpha1.SlotClaimSpec{Holder: holder}, v1alpha1.NodeOwner("n", "u")))
+				}
+			}
+		}
+		held, surplus := compare("u1", all, here)
+		seen := map[string]int{}
+		for i, names := range held {
+			if len(names) > all[i].slots {
+				t.Fatalf("%v for %+v", names, all[i])
+			}
+			for _, name := range names {
+				seen[name.String()]++
+				at := slices.IndexFunc(here, func(c *v1alpha1.SlotClaim) bool { return c.Name == name.String() })
+				if name.Instance != all[i].instance || here[at].Spec.Holder != all[i].holder {
+					t.Fatalf("%s, held by %s, for %+v", name, here[at].Spec.Holder, all[i])
+				}
+			}
+		}
+		for _, c := range surplus {
+			seen[c.Name]++
+		}
+		for _, c := range here {
+			of := 0
+			if c.Spec.Holder == "dra.u1" || len(c.Spec.Holder) == len("dra.u1.s0") && c.Spec.Holder[:7] == "dra.u1." {
+				of = 1
+			}
+			if seen[c.Name] != of {
+				t.Fatalf("%s of %s is there %d times, want %d", c.Name, c.Spec.Holder, seen[c.Name], of)
+			}
+		}
+		if got, _ := compare("u1", all, nil); complete(all, got) != (len(all) == 0) {
+			t.Fatal("complete without any slot")
+		}
+	})
+}
+
+func TestHealthOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		seen, gone bool
+		listed     *v1alpha1.Device
+		want       string
+		pool       string
+	}{
+		"seen":               {seen: true, listed: &v1alpha1.Device{Shared: true}, want: "Healthy", pool: camera},
+		"seen, of this node": {seen: true, listed: &v1alpha1.Device{}, want: "Healthy", pool: "cam/" + here},
+		"other nodes see it": {seen: true, want: "Healthy", pool: camera},
+		"no answer": {seen: true, listed: &v1alpha1.Device{Unschedulable: true, Shared: true},
+			want: "Unhealthy", pool: camera},
+		"gone, and listed so": {seen: true, listed: &v1alpha1.Device{Unschedulable: true, Gone: true},
+			want: "Unhealthy", pool: "cam/" + here},
+		"gone":                  {gone: true, want: "Unhealthy", pool: camera},
+		"not known after start": {listed: &v1alpha1.Device{}, want: "Unknown", pool: "cam/" + here},
+	} {
+		state, message := healthOf(here, test.seen, test.gone, test.listed)
+		if string(state) != test.want || (message == "") != (state == "Healthy") {
+			t.Errorf("%s: %s, %q; want %s", name, state, message, test.want)
+		}
+		if got := poolOf(here, camera, test.listed); got != test.pool {
+			t.Errorf("%s: pool %s, want %s", name, got, test.pool)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/inject"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
+)
+
+// prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim that has both
+// already is left as it is, also when its device is gone since.
+func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
+	all, err := wants(claim)
+	if err != nil {
+		return nil, err
+	}
+	d.busy.LockKey(string(claim.UID))
+	defer func() { _ = d.busy.UnlockKey(string(claim.UID)) }() // an error only of a key that is not locked
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := d.Claims.Ready(ctx); err != nil {
+		return nil, err
+	}
+	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
+	if d.CDI != nil && len(surplus) == 0 && complete(all, held) && d.CDI.HasClaim(claim.UID, requests(all)...) {
+		return prepared(claim.UID, all), nil
+	}
+	devices, err := d.check(ctx, claim.Namespace, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range surplus {
+		if err := d.Claims.Release(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	var took []slot.Name
+	for i := range all {
+		var more []slot.Name
+		more, err = d.take(ctx, claim, &all[i], &held[i])
+		took = append(took, more...)
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = d.describe(claim, all, held, devices)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.giveBack(ctx, took))
+	}
+	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots",
+		slices.Concat(held...))
+	return prepared(claim.UID, all), nil
+}
+
+// check returns the devices of what is wanted, by Instance, or why they cannot be given.
+func (d *Driver) check(ctx context.Context, namespace string, all []want) (map[string]discovery.Device, error) {
+	if d.CDI == nil {
+		return nil, errors.New("kubecri writes no CDI specs here, by which containers get devices of ResourceClaims: " +
+			"give it a --cdi-dir")
+	}
+	if err := d.CDI.Usable(); err != nil {
+		return nil, err
+	}
+	devices := map[string]discovery.Device{}
+	for _, w := range all {
+		if _, known := devices[w.instance]; known {
+			continue
+		}
+		configuration := d.configuration(w.instance)
+		if err := mayPrepare(configuration, w.instance); err != nil {
+			return nil, err
+		}
+		labelsOf := func() (map[string]string, error) { return d.Namespaces(ctx, namespace) }
+		allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("whether namespace %s may use device %s cannot be told: %w", namespace, w.instance,
+				err)
+		case !allowed:
+			return nil, fmt.Errorf("device %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow "+
+				"namespace %s: delete the ResourceClaim, or have the namespace allowed", w.instance,
+				configuration.Namespace, configuration.Name, namespace)
+		}
+		if devices[w.instance], err = d.device(ctx, w.instance); err != nil {
+			return nil, err
+		}
+	}
+	return devices, nil
+}
+
+func (d *Driver) device(ctx context.Context, instance string) (discovery.Device, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.DeviceTimeout)
+	defer cancel()
+	return d.Device(ctx, instance)
+}
+
+// configuration is the one in force that the Instance is of; nil for none.
+func (d *Driver) configuration(instance string) *akriv0.Configuration {
+	all, _ := d.Configurations.Lister().List(labels.Everything()) // from memory
+	oldest := akriv0.OldestOf(all)
+	if oldest.InForce(instance) != nil { // it has the Instance's name
+		return nil
+	}
+	return oldest.InForce(v1alpha1.DeviceConfiguration(instance))
+}
+
+// take claims slots of a device until held has as many as are wanted. It returns those that were not the
+// ResourceClaim's before, also with an error.
+func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *want,
+	held *[]slot.Name) (took []slot.Name, err error) {
+	capacity := 0
+	if c := d.configuration(w.instance); c != nil {
+		capacity = c.Spec.Slots()
+	}
+	taken, asked := d.Claims.Taken(w.instance), false
+	for len(*held) < w.slots {
+		index, free := lowestFree(capacity, taken)
+		if !free {
+			return took, noneFree(w, len(*held), capacity, taken)
+		}
+		name := slot.Name{Instance: w.instance, Index: index}
+		wrote, other, err := d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
+			Holder: w.holder, ResourceClaim: new(reference(claim))})
+		switch {
+		case errors.Is(err, claims.ErrNotBelieved):
+			taken[index] = "another node, which cannot reach the device"
+			continue
+		case err != nil:
+			return took, err
+		case other == nil:
+			*held, taken[index] = append(*held, name), ""
+			if wrote {
+				took = append(took, name)
+			}
+			continue
+		}
+		if taken[index] = claims.Describe(other); asked { // somebody was faster
+			continue
+		}
+		asked = true
+		elsewhere, err := d.Claims.TakenElsewhere(ctx, w.instance)
+		if err != nil {
+			return took, err
+		}
+		for i, who := range elsewhere {
+			if _, is := taken[i]; !is {
+				taken[i] = who
+			}
+		}
+	}
+	slices.SortFunc(*held, func(a, b slot.Name) int { return a.Index - b.Index })
+	return took, nil
+}
+
+func reference(claim *resourceapi.ResourceClaim) v1alpha1.ResourceClaimReference {
+	return v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+}
+
+// maxNamed is how many holders of slots an error names.
+const maxNamed = 8
+
+// noneFree says who has the slots that are wanted.
+func noneFree(w *want, have, capacity int, taken map[int]string) error {
+	var who []string
+	for i := range capacity {
+		if taken[i] != "" && !slices.Contains(who, taken[i]) {
+			who = append(who, taken[i])
+		}
+	}
+	more := ""
+	if len(who) > maxNamed {
+		who, more = who[:maxNamed], fmt.Sprintf(" and %d more", len(who)-maxNamed)
+	}
+	return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and no other of its %d is "+
+		"free: held by %s%s. It is tried again",
+		w.instance, have, w.slots, w.request, capacity, strings.Join(who, ", "), more)
+}
+
+// giveBack releases slots of this node.
+func (d *Driver) giveBack(ctx context.Context, names []slot.Name) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, d.Claims.GiveBack(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+// describe writes the CDI spec of the ResourceClaim: a device for each request, with all that its slots
+// bring. Of a container with several requests one's AKRI_DEVICES wins, so that each has another of its name.
+func (d *Driver) describe(claim *resourceapi.ResourceClaim, all []want, held [][]slot.Name,
+	devices map[string]discovery.Device) error {
+	grants := map[string][]inject.Grant{}
+	for i, w := range all {
+		for _, name := range held[i] {
+			grants[w.request] = append(grants[w.request], inject.Grant{Slot: name, Holder: w.holder,
+				Device: devices[w.instance]})
+		}
+	}
+	given := map[string]inject.Additions{}
+	for request, of := range grants {
+		edits, err := inject.SlotEdits("", of)
+		if err != nil {
+			return fmt.Errorf("request %s: %w", request, err)
+		}
+		add, err := inject.Merge(inject.Container{}, edits...)
+		if err != nil {
+			return fmt.Errorf("request %s: %w", request, err)
+		}
+		for _, v := range add.Env {
+			if v.Name == inject.DevicesEnv {
+				name, _, _ := strings.Cut(request, "/") // without the subrequest
+				add.Env = append(add.Env, inject.Variable{Name: inject.ListName(name), Value: v.Value})
+			}
+		}
+		given[request] = add
+	}
+	annotations, err := annotationsOf(reference(claim), all, held)
+	if err != nil {
+		return err
+	}
+	return d.CDI.PutClaim(claim.UID, given, annotations)
+}
+
+// prepared is what the kubelet is to know. The runtime gets the name of a request's CDI device once.
+func prepared(claim types.UID, all []want) []kubeletplugin.Device {
+	devices := make([]kubeletplugin.Device, 0, len(all))
+	named := map[string]bool{}
+	for _, w := range all {
+		device := kubeletplugin.Device{Requests: []string{w.request}, PoolName: w.pool, DeviceName: w.instance,
+			ShareID: w.share}
+		if !named[w.request] {
+			named[w.request] = true
+			device.CDIDeviceIDs = []string{cdi.ClaimDevice(claim, w.request)}
+		}
+		devices = append(devices, device)
+	}
+	return devices
+}
+
+func requests(all []want) []string {
+	var names []string
+	for _, w := range all {
+		names = append(names, w.request)
+	}
+	return names
+}
+
+// unprepare removes the CDI spec of a ResourceClaim and then releases its slots, so that a spec is never
+// left without slots by which it is found.
+func (d *Driver) unprepare(ctx context.Context, claim types.UID) error {
+	d.busy.LockKey(string(claim))
+	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if d.CDI != nil {
+		if err := d.CDI.RemoveClaim(claim); err != nil {
+			return err
+		}
+	}
+	all, err := d.Claims.ListOfDRA(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range all {
+		if holdsFor(claim, c.Spec.Holder) {
+			errs = append(errs, d.Claims.Release(ctx, c))
+		}
+	}
+	return errors.Join(errs...)
+}

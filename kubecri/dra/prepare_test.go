@@ -1,0 +1,303 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/utils/ptr"
+
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+func unprepare(t *testing.T, r *rig, uid types.UID) error {
+	t.Helper()
+	results, err := r.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{{UID: uid}})
+	if _, ok := results[uid]; err != nil || !ok {
+		t.Fatalf("%v (%v), want one result", results, err)
+	}
+	return results[uid]
+}
+
+// A claim has as many slots as it consumes, each request one CDI device with all of them; to prepare it again
+// changes nothing, also when kubecri was started again, or the device is gone.
+func TestPrepare(t *testing.T) {
+	a := newAPI(configuration(3))
+	r := start(t, a, here, t.TempDir())
+	c := claim("u1", "one "+camera+" 2", "one "+other+" 1", "two "+camera+" 1")
+	results, err := r.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := func(request, instance, share string, names ...string) kubeletplugin.Device {
+		return kubeletplugin.Device{Requests: []string{request}, PoolName: "pool-" + instance, DeviceName: instance,
+			ShareID: ptr.To(types.UID(share)), CDIDeviceIDs: names}
+	}
+	want := map[types.UID]kubeletplugin.PrepareResult{"u1": {Devices: []kubeletplugin.Device{
+		device("one", camera, "s0", "slots.kubeslot.io/claim=u1-one"), device("one", other, "s1"), device("two", camera,
+			"s2", "slots.kubeslot.io/claim=u1-two")}}}
+	if diff := cmp.Diff(want, results); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	slots := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "dra.u1.s0", camera + "-2": "dra.u1.s2",
+		other + "-0": "dra.u1.s1"}
+	if diff := cmp.Diff(slots, a.claimed(t)); diff != "" {
+		t.Errorf("SlotClaims (-want +got):\n%s", diff)
+	}
+	spec := r.spec("u1")
+	for _, part := range []string{`"AKRI_DEVICES=[{\"instance\":\"cam-8120fe\",\"slot\":\"cam-8120fe-0\"`,
+		`\"slot\":\"cam-8120fe-1\"`, `\"slot\":\"cam-a19705-0\"`,
+		`URL_8120FE=rtsp://a`, `URL_A19705=rtsp://b`, `"AKRI_DEVICES_ONE=[{`, `"AKRI_DEVICES_TWO=[{`,
+		`AKRI_DEVICES=[{\"instance\":\"cam-8120fe\",\"slot\":\"cam-8120fe-2\"`} {
+		if !strings.Contains(spec, part) {
+			t.Errorf("the CDI spec lacks %s:\n%s", part, spec)
+		}
+	}
+	r.kill()
+	again := start(t, a, here, r.dir)
+	again.devices.set(nil)
+	a.set(func(do func() error) error { return errors.New("no write is needed") })
+	if err := again.ask(t, c); err != nil || again.spec("u1") != spec {
+		t.Errorf("prepared again: %v", err)
+	}
+	a.set(nil)
+	for range 2 { // without the ResourceClaim, and again
+		if err := unprepare(t, again, "u1"); err != nil || len(a.claimed(t)) != 0 || again.spec("u1") != "" {
+			t.Errorf("not unprepared (%v): %v", err, a.claimed(t))
+		}
+	}
+}
+
+// Slots that others have are left to them. When none is free, what was taken is given back, and the error
+// says who has them.
+func TestOthersHaveTheSlots(t *testing.T) {
+	a := newAPI(configuration(3))
+	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "p1",
+		Pod: &v1alpha1.PodReference{Namespace: "shop", Name: "till", UID: "p1"}})
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{camera + "-0": "p1", camera + "-1": "dra.u1.s0"}
+	if diff := cmp.Diff(before, a.claimed(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	err := r.ask(t, claim("u2", "one "+other+" 1", "two "+camera+" 2"))
+	for _, part := range []string{"ResourceClaim ns/claim-u2", here, camera, "pod shop/till on node " + there,
+		"ResourceClaim ns/claim-u1 on node " + here, "1 of the 2 slots"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error %v does not say %q", err, part)
+		}
+	}
+	if diff := cmp.Diff(before, a.claimed(t)); diff != "" || r.spec("u2") != "" {
+		t.Errorf("not all was given back (-want +got):\n%s%s", diff, r.spec("u2"))
+	}
+}
+
+// Whatever call is not answered, done or not, and wherever kubecri is killed: when the API server is back, a
+// claim that is prepared again has its slots, and one that is unprepared leaves nothing.
+func TestInterrupted(t *testing.T) {
+	c := claim("u1", "one "+camera+" 2", "two "+other+" 1")
+	for calls := range 12 {
+		for _, done := range []bool{false, true} {
+			for _, killed := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d calls, the next done %t, killed %t", calls, done, killed), func(t *testing.T) {
+					a := newAPI(configuration(3))
+					a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "p1"})
+					r := start(t, a, here, t.TempDir())
+					fail := func() {
+						n := 0
+						a.set(func(do func() error) error {
+							if n++; n <= calls {
+								return do()
+							}
+							if n == calls+1 && done {
+								_ = do()
+							}
+							return errors.New("connection refused")
+						})
+					}
+					next := func() {
+						a.set(nil)
+						if killed {
+							r.kill()
+							r = start(t, a, here, r.dir)
+						}
+					}
+					fail()
+					_ = r.ask(t, c)
+					next()
+					if calls%2 == 0 {
+						if err := r.ask(t, c); err != nil {
+							t.Fatal(err)
+						}
+						want := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "p1", camera +
+							"-2": "dra.u1.s0", other + "-0": "dra.u1.s1"}
+						if diff := cmp.Diff(want, a.claimed(t)); diff != "" {
+							t.Errorf("prepared again (-want +got):\n%s", diff)
+						}
+						fail()
+						_ = unprepare(t, r, "u1")
+						next()
+					}
+					if err := unprepare(t, r, "u1"); err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(map[string]string{camera + "-1": "p1"}, a.claimed(t)); diff != "" ||
+						r.spec("u1") != "" {
+						t.Errorf("left (-want +got):\n%s%s", diff, r.spec("u1"))
+					}
+				})
+			}
+		}
+	}
+}
+
+// Two nodes that prepare at once never have a slot both, and a claim that is prepared twice at once has its
+// slots once.
+func TestPrepareAtOnce(t *testing.T) {
+	a := newAPI(configuration(4))
+	nodes := []*rig{start(t, a, here, t.TempDir()), start(t, a, there, t.TempDir())}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	prepared := map[types.UID]int{}
+	for i := range 12 {
+		uid := types.UID(fmt.Sprintf("u%d", i/2)) // u0, u2, u4 on one node, the others on the other
+		r := nodes[i/2%2]
+		all.Go(func() {
+			if r.ask(t, claim(uid, "one "+camera+" 2")) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				prepared[uid]++
+			}
+		})
+	}
+	all.Wait()
+	slots := map[string]int{}
+	for _, holder := range a.claimed(t) {
+		slots[holder]++
+	}
+	if len(prepared) > 2 {
+		t.Errorf("prepared %v, with 4 slots of which each has 2", prepared)
+	}
+	for uid := range prepared {
+		if slots["dra."+string(uid)+".s0"] != 2 {
+			t.Errorf("%s is prepared and has %d slots, want 2", uid, slots["dra."+string(uid)+".s0"])
+		}
+		delete(slots, "dra."+string(uid)+".s0")
+	}
+	if len(slots) > 0 {
+		t.Errorf("held by claims that are not prepared: %v", slots)
+	}
+}
+
+// A claim that was allocated anew has the slots of its new allocation alone.
+func TestAllocatedAnew(t *testing.T) {
+	a := newAPI(configuration(3))
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 2")); err != nil {
+		t.Fatal(err)
+	}
+	c := claim("u1", "one "+other+" 1", "two "+other+" 1")
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{other + "-0": "dra.u1.s0", other + "-1": "dra.u1.s1"},
+		a.claimed(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		of    func(*akriv0.Configuration)
+		spoil func(*rig)
+		want  []string
+	}{
+		"a namespace that is not allowed": {
+			of:   func(c *akriv0.Configuration) { c.Spec.AllowedNamespaces = &akriv0.AllowedNamespaces{} },
+			want: []string{"default/cam", "spec.allowedNamespaces", "namespace ns"}},
+		"slots that the scheduler gives": {
+			of:   func(c *akriv0.Configuration) { c.Status.Allocator = nil },
+			want: []string{camera, "default/cam", "kube-scheduler gives"}},
+		"a Configuration that is being deleted": {
+			of: func(c *akriv0.Configuration) {
+				c.DeletionTimestamp, c.Finalizers = ptr.To(metav1.Now()), []string{"x"}
+			},
+			want: []string{camera, "Configuration cam", "being deleted"}},
+		"a device that is not seen": {
+			spoil: func(r *rig) { r.devices.set(nil) },
+			want:  []string{camera, "does not see it"}},
+		"no CDI": {spoil: func(r *rig) { r.CDI = nil }, want: []string{"--cdi-dir"}},
+		"CDI is off": {
+			spoil: func(r *rig) { r.runtime.dir = "/other"; r.CDI.Probe(context.Background()) },
+			want:  []string{"enable_cdi", "/cdi"}},
+		"an API server that is away": {
+			spoil: func(r *rig) { r.api.set(away) },
+			want:  []string{camera + "-0", "connection refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := configuration(2)
+			if test.of != nil {
+				test.of(c)
+			}
+			r := start(t, newAPI(c), here, t.TempDir())
+			if test.spoil != nil {
+				test.spoil(r)
+			}
+			err := r.ask(t, claim("u1", "one "+camera+" 1"))
+			for _, part := range append(test.want, "ResourceClaim ns/claim-u1", "node "+here) {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("the error %v does not say %q", err, part)
+				}
+			}
+			if got := r.api.claimed(t); len(got) != 0 {
+				t.Errorf("claimed %v", got)
+			}
+		})
+	}
+}
+
+// Without a Node object, which owns what the node claims, nothing is claimed.
+func TestNoNode(t *testing.T) {
+	a := newAPI(configuration(2))
+	if err := a.kube.CoreV1().Nodes().Delete(t.Context(), here, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := start(t, a, here, t.TempDir()).ask(t, claim("u1", "one "+camera+" 1"))
+	if err == nil || !strings.Contains(err.Error(), "no Node object") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A slot that a container here uses is not given, though somebody has deleted its claim.
+func TestSlotOfAContainer(t *testing.T) {
+	a := newAPI(configuration(2))
+	r := start(t, a, here, t.TempDir())
+	r.runtime.mu.Lock()
+	r.runtime.containers = append(r.runtime.containers, container("c1", "p1", camera+"-0"))
+	r.runtime.mu.Unlock()
+	r.Claims.Resync()
+	await(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera)) == 1 })
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Sorted(maps.Keys(a.claimed(t))); !slices.Contains(got, camera+"-1") ||
+		a.claimed(t)[camera+"-0"] == "dra.u1.s0" {
+		t.Errorf("claimed %v", a.claimed(t))
+	}
+}
+
+// away is the fault of an API server that cannot be reached.
+func away(func() error) error { return errors.New("connection refused") }

@@ -1,0 +1,114 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// startRetry is between two attempts to make the sockets: the kubelet's directories may not be there yet,
+// and a kubecri that is being replaced still serves them.
+const startRetry = time.Second
+
+// follow has it found out again whether the driver is needed when that may have changed.
+func (d *Driver) follow() error {
+	wake := func() { ask(d.wake) }
+	for _, informer := range []cache.SharedIndexInformer{d.Configurations.Informer(), d.SlotClaims.Informer()} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { wake() }, UpdateFunc: func(any, any) { wake() }})
+		if err != nil {
+			return fmt.Errorf("dra: %w", err)
+		}
+	}
+	_, err := d.SlotClaims.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(any) { ask(d.deleted) }})
+	return err
+}
+
+// ask asks for something to be done soon, by a channel with one place.
+func ask(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is to be already
+	}
+}
+
+// needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration,
+// or is to, or ResourceClaims hold slots here.
+func needed(configurations []*akriv0.Configuration, here []*v1alpha1.SlotClaim) bool {
+	return len(here) > 0 || slices.ContainsFunc(configurations,
+		func(c *akriv0.Configuration) bool { return !c.GivesSlots() })
+}
+
+func (d *Driver) needed() bool {
+	all, _ := d.Configurations.Lister().List(labels.Everything()) // from memory
+	return needed(all, d.Claims.OfDRA(""))
+}
+
+// Run serves the kubelet from when the driver is needed first until ctx is done. The sockets stay then, as
+// after a kill: the next process takes their places, and the kubelet registers its driver anew.
+func (d *Driver) Run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithName("dra")
+	ctx = klog.NewContext(ctx, logger)
+	for !d.needed() {
+		select {
+		case <-d.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { d.keep(ctx) })
+	failing := false
+	for {
+		helper, err := d.start(ctx)
+		if err == nil {
+			logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory",
+				d.KubeletDirectory)
+			<-ctx.Done()
+			helper.Stop()
+			return
+		}
+		if !failing && ctx.Err() == nil { // once an outage
+			logger.Error(err, "Cannot serve the kubelet as DRA driver: ResourceClaims are not prepared; trying again",
+				"every", startRetry)
+		}
+		failing = true
+		select {
+		case <-d.Clock.After(startRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *Driver) start(ctx context.Context) (*kubeletplugin.Helper, error) {
+	own := filepath.Join(d.KubeletDirectory, "plugins", v1alpha1.DRADriver)
+	registry := filepath.Join(d.KubeletDirectory, "plugins_registry")
+	for _, directory := range []string{own, registry} {
+		if err := os.MkdirAll(directory, 0o750); err != nil {
+			return nil, err
+		}
+	}
+	listen := func(_ context.Context, path string) (net.Listener, error) { return unixsocket.Listen(path) }
+	return kubeletplugin.Start(ctx, d,
+		kubeletplugin.KubeClient(d.Kube), kubeletplugin.NodeName(d.Node), kubeletplugin.DriverName(v1alpha1.DRADriver),
+		kubeletplugin.PluginDataDirectoryPath(own), kubeletplugin.PluginListener(listen),
+		kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.RegistrarListener(listen),
+		kubeletplugin.Serialize(false)) // each claim is locked
+}
