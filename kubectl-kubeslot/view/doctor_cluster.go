@@ -38,19 +38,20 @@ var oldest = utilversion.MajorMinor(1, version.OldestKubernetesMinor)
 // maxSchedulerSkew how many a scheduler may (Kubernetes' version skew policy).
 const maxKubeletSkew, maxSchedulerSkew = 3, 1
 
-// draPolicy is for clusters with a Configuration of allocator DRA: a cluster without DRA's API cannot have it.
-const draPolicy = "kubeslot-allowed-namespaces"
+// draPolicies are for clusters with a Configuration of allocator DRA: one without DRA's API cannot have them.
+var draPolicies = []string{"kubeslot-allowed-namespaces", "kubeslot-controller-dra"}
 
 // policies are those of deploy/policies that refuse, each with what anybody may do without it.
 var policies = map[string]string{
-	draPolicy:                  "pods of all namespaces can get devices by ResourceClaims",
-	"kubeslot-assignment":      "who may update a pod can give it slots",
-	"kubeslot-brokers":         "who may write Configurations can run pods as any ServiceAccount",
-	"kubeslot-controller":      "who has the controller's credential can run pods in every namespace",
-	"kubeslot-kubecri-node":    "one node's kubecri can write another's status",
-	"kubeslot-kubecri-objects": "one node's kubecri can report devices and claim slots for another",
-	"kubeslot-kubecri-leases":  "one node's kubecri can take over discovery from others",
-	"kubeslot-release":         "who may delete SlotClaims can release slots that containers use",
+	"kubeslot-allowed-namespaces": "pods of all namespaces can get devices by ResourceClaims",
+	"kubeslot-controller-dra":     "who has the controller's credential can write the ResourceSlices of all DRA drivers",
+	"kubeslot-assignment":         "who may update a pod can give it slots",
+	"kubeslot-brokers":            "who may write Configurations can run pods as any ServiceAccount",
+	"kubeslot-controller":         "who has the controller's credential can run pods in every namespace",
+	"kubeslot-kubecri-node":       "one node's kubecri can write another's status",
+	"kubeslot-kubecri-objects":    "one node's kubecri can report devices and claim slots for another",
+	"kubeslot-kubecri-leases":     "one node's kubecri can take over discovery from others",
+	"kubeslot-release":            "who may delete SlotClaims can release slots that containers use",
 }
 
 // roles are ClusterRoles of deploy/rbac that programs run with. Where a part is not used,
@@ -103,7 +104,7 @@ func (v *View) examineCluster(f *findings) {
 	c.examineVersion(f, kubernetes.Get().GitVersion)
 	v.examineEmulation(f, kubernetes.Get().GitVersion)
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		if !slices.Contains(c.Policies, name) && (name != draPolicy || v.usesDRA()) {
+		if !slices.Contains(c.Policies, name) && (!slices.Contains(draPolicies, name) || v.usesDRA()) {
 			f.add("validatingadmissionpolicy/"+name, "NoPolicy", "it is not there, or no binding enforces it: %s. Apply deploy/policies, or run helm upgrade", policies[name])
 		}
 	}
