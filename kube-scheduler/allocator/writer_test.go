@@ -144,7 +144,8 @@ func TestWritesOnceASecond(t *testing.T) {
 func TestTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, akriv0.AllocatorDRA, nil)
-		var err error = apierrors.NewConflict(schema.GroupResource{Resource: "configurations"}, "cam", errors.New("changed"))
+		var err error = apierrors.NewConflict(schema.GroupResource{Resource: "configurations"}, "cam",
+			errors.New("changed"))
 		r.client.PrependReactor("patch", "configurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return err != nil, nil, err
 		})
