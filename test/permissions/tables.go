@@ -12,6 +12,8 @@ var (
 		{Verbs: "get list watch", Resource: "nodes", To: "know which are Ready"},
 		{Verbs: "get list watch create patch delete", Resource: "pods", To: "run brokers"},
 		{Verbs: "get list watch create patch delete", Resource: "jobs.batch", To: "run brokers"},
+		{Verbs: "get create", Resource: "resourceclaimtemplates.resource.k8s.io",
+			To: "have brokers claim devices of DRA"},
 		{Verbs: "get list watch create update delete", Resource: "services", To: "make brokers' Services"},
 		{Verbs: "list watch create update delete", Resource: "resourceslices.resource.k8s.io",
 			To: "publish devices for DRA"},
