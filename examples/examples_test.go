@@ -142,7 +142,8 @@ func selectors(t *testing.T, path string, spec *resourceapi.ResourceClaimSpec) {
 	t.Helper()
 	for _, request := range spec.Devices.Requests {
 		for _, s := range request.Exactly.Selectors {
-			if r := cel.GetCompiler(cel.Features{}).CompileCELExpression(s.CEL.Expression, cel.Options{}); r.Error != nil {
+			if r := cel.GetCompiler(cel.Features{}).CompileCELExpression(s.CEL.Expression,
+				cel.Options{}); r.Error != nil {
 				t.Errorf("%s: %s: %v", path, s.CEL.Expression, r.Error)
 			}
 		}

@@ -5,7 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
@@ -58,8 +59,8 @@ func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
 }
 
 // PodCount counts broker pods that are scheduled and have not ended, as Akri's metric
-// of the name does.
-type PodCount struct{ Made client.Reader }
+// of the name does. It reads the cache's store: a list would copy each pod, for every scrape.
+type PodCount struct{ Made cache.Informers }
 
 var podCount = prometheus.NewDesc("akri_broker_pod_count", "Broker pods that are scheduled and have not ended, by Configuration and node.", []string{"configuration", "node"}, nil)
 
@@ -70,15 +71,17 @@ func (PodCount) Describe(ch chan<- *prometheus.Desc) { ch <- podCount }
 
 // Collect implements prometheus.Collector.
 func (p PodCount) Collect(ch chan<- prometheus.Metric) {
-	pods := &corev1.PodList{}
-	if err := p.Made.List(context.Background(), pods, client.UnsafeDisableDeepCopy); err != nil {
+	informer, err := p.Made.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
+	pods, ok := informer.(toolscache.SharedIndexInformer)
+	if err != nil || !ok {
 		return // the cache is not there yet
 	}
 	type key struct{ configuration, node string }
 	counts := map[key]int{}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if configuration := pod.Labels[naming.Configuration]; configuration != "" && pod.Spec.NodeName != "" && !isEnded(pod) {
+	for _, obj := range pods.GetStore().List() {
+		pod := obj.(*corev1.Pod)
+		configuration := pod.Labels[naming.Configuration]
+		if configuration != "" && pod.Spec.NodeName != "" && !isEnded(pod) {
 			counts[key{configuration, pod.Spec.NodeName}]++
 		}
 	}

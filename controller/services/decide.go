@@ -15,7 +15,7 @@ type facts struct {
 	want *corev1.Service
 	// services have the owner's label.
 	services []*corev1.Service
-	// pods have the label that the Service selects by.
+	// pods have the label that the Service selects by. They need not be known where keeps says so.
 	pods []*corev1.Pod
 	// expected is set while a broker runs or is to come: then a Service stays that is
 	// there, with its addresses.
@@ -37,13 +37,8 @@ const (
 	remove verb = "delete"
 )
 
-// decide returns the step that brings the Service nearer to what it should be; the
-// next is decided when this one is done.
-//
-// As in Akri a Service is made when the first of its pods runs. It stays while one
-// lives or a successor is to come, so that clients keep its address.
-func decide(f facts) step {
-	var existing *corev1.Service
+// existing is the owner's Service; nil for none.
+func (f *facts) existing() (existing *corev1.Service) {
 	for _, s := range f.services {
 		if owner := metav1.GetControllerOf(s); owner == nil || owner.UID != f.owner {
 			continue
@@ -52,6 +47,19 @@ func decide(f facts) step {
 			existing = s
 		}
 	}
+	return existing
+}
+
+// keeps reports whether there is a Service that stays, whatever the pods do.
+func (f *facts) keeps() bool { return f.expected && f.existing() != nil }
+
+// decide returns the step that brings the Service nearer to what it should be; the
+// next is decided when this one is done.
+//
+// As in Akri a Service is made when the first of its pods runs. It stays while one
+// lives or a successor is to come, so that clients keep its address.
+func decide(f facts) step {
+	existing := f.existing()
 	lives, runs := false, false
 	for _, p := range f.pods {
 		lives = lives || p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded

@@ -140,6 +140,13 @@ func TestDecide(t *testing.T) {
 			if d := cmp.Diff(before, tc.existing); d != "" {
 				t.Errorf("the cache's object was changed: %s", d)
 			}
+			f.expected = true // then pods do not matter to a Service that is there
+			if with := decide(f); f.keeps() != (f.existing() != nil) {
+				t.Error("a Service that is there is not kept for the pods to come")
+			} else if f.pods = nil; f.keeps() && decide(f).verb != with.verb {
+				t.Errorf("without its pods %q, want %q", decide(f).verb, with.verb)
+			}
+			f.pods, f.expected = tc.pods, tc.expected
 			if s.verb == update { // and then there is nothing to do
 				f.services = []*corev1.Service{s.service}
 				if next := decide(f); next.verb != "" {

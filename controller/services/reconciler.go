@@ -32,7 +32,7 @@ const (
 	cacheLag = time.Second
 	// refusedAgain is when something is tried again that is refused, or in the way.
 	refusedAgain = time.Minute
-	// lookInterval is at least between two looks at the Service of one object: each lists the pods
+	// lookInterval is at least between two looks at the Service of one object: one may list the pods
 	// of its brokers, and there is an event of each of them. A look at 50,000 takes about 0.1 s.
 	lookInterval = 2 * time.Second
 )
@@ -101,10 +101,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(key)
 		return reconcile.Result{}, nil
 	}
-	if f.pods, err = o.pods(ctx, &r.Config, key); err != nil {
-		return reconcile.Result{}, fmt.Errorf("look at the brokers of %s: %w", key, err)
+	if f.expected = o.expected(); !f.keeps() {
+		if f.pods, err = o.pods(ctx, &r.Config, key); err != nil {
+			return reconcile.Result{}, fmt.Errorf("look at the brokers of %s: %w", key, err)
+		}
 	}
-	f.expected = o.expected()
 	s := decide(f)
 	after := time.Duration(0)
 	if s.verb != "" {

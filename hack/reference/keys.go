@@ -66,7 +66,7 @@ func keys(t *tree, p *page) error {
 		"Extended resources have the group `akri.sh`, too: `akri.sh/<configuration>` and `akri.sh/<instance>`, see [request devices](../request-devices.md). "+
 			"Conditions of nodes are in [Events and conditions](events-and-conditions.md).",
 	)
-	for _, kind := range []string{"Label", "Annotation"} {
+	for _, kind := range []string{"Label", "Annotation", "Taint"} {
 		var rows [][]string
 		for _, k := range found {
 			if k.kind == kind {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +26,16 @@ type rig struct {
 	*Writer
 	t      *testing.T
 	client *fake.Clientset
+	mu     sync.Mutex
 	held   []string
 	leads  bool
+}
+
+// set changes which Instances are held, and whether the scheduler leads.
+func (r *rig) set(leads bool, held ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held, r.leads = held, leads
 }
 
 func newRig(t *testing.T, allocator akriv0.Allocator, now *akriv0.AllocatorStatus) *rig {
@@ -39,6 +49,8 @@ func newRig(t *testing.T, allocator akriv0.Allocator, now *akriv0.AllocatorStatu
 
 func (r *rig) run(ctx context.Context) {
 	go r.Run(ctx, r.client, func(name string) (*akriv0.Configuration, []string, bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if name != "cam" {
 			return nil, nil, r.leads
 		}
@@ -99,7 +111,7 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, test.allocator, test.now)
-				r.held = test.held
+				r.set(true, test.held...)
 				for range 3 {
 					r.Changed("cam")
 					time.Sleep(2 * period)
@@ -124,7 +136,7 @@ func TestWritesOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, akriv0.AllocatorDRA, nil)
 		for i := range 100 {
-			r.held = []string{fmt.Sprintf("cam-%06d", i)}
+			r.set(true, fmt.Sprintf("cam-%06d", i))
 			r.Changed("cam")
 			r.Changed("unknown")
 			time.Sleep(50 * time.Millisecond)
@@ -144,17 +156,20 @@ func TestWritesOnceASecond(t *testing.T) {
 func TestTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, akriv0.AllocatorDRA, nil)
-		var err error = apierrors.NewConflict(schema.GroupResource{Resource: "configurations"}, "cam", errors.New("changed"))
+		err := apierrors.NewConflict(schema.GroupResource{Resource: "configurations"}, "cam", errors.New("changed"))
+		var fails atomic.Bool
+		fails.Store(true)
 		r.client.PrependReactor("patch", "configurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return err != nil, nil, err
+			return fails.Load(), nil, err
 		})
-		r.held = []string{"cam-1"}
+		r.set(true, "cam-1")
 		r.Changed("cam")
 		time.Sleep(10 * time.Second)
 		if n := len(r.patches()); n < 3 || n > 5 {
 			t.Errorf("%d attempts in 10 s", n)
 		}
-		r.held, err = []string{"cam-2"}, nil
+		r.set(true, "cam-2")
+		fails.Store(false)
 		time.Sleep(maxRetry)
 		if got := r.configuration().Status.Allocator; got == nil || !reflect.DeepEqual(got.Held, r.held) {
 			t.Errorf("status.allocator is %+v", got)
@@ -172,13 +187,13 @@ func TestTriesAgain(t *testing.T) {
 func TestOnlyTheLeaderWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, akriv0.AllocatorDRA, nil)
-		r.leads = false
+		r.set(false)
 		r.Changed("cam")
 		time.Sleep(10 * period)
 		if got := r.patches(); len(got) > 0 {
 			t.Errorf("a scheduler that does not lead writes %v", got)
 		}
-		r.leads = true
+		r.set(true)
 		time.Sleep(2 * period)
 		if len(r.patches()) != 1 {
 			t.Errorf("the new leader writes %v", r.patches())
@@ -187,7 +202,7 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 		killed, kill := context.WithCancel(t.Context())
 		r.Writer = New()
 		r.run(killed)
-		r.held = []string{"cam-1"}
+		r.set(true, "cam-1")
 		r.Changed("cam")
 		kill()
 		time.Sleep(2 * period)

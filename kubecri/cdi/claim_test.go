@@ -47,12 +47,13 @@ func TestSpecOfAResourceClaim(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := specs.Spec{Version: "0.6.0", Kind: "slots.kubeslot.io/claim", Annotations: annotations, Devices: []specs.Device{
-		{Name: "u1-cams.first", ContainerEdits: specs.ContainerEdits{Env: []string{"AKRI_DEVICES=[]", "A=b=c\nd"},
-			Mounts: []*specs.Mount{{HostPath: "/etc/hosts", ContainerPath: "/a", Type: "bind",
-				Options: []string{"rbind", "rprivate", "ro"}}}}},
-		{Name: "u1-disk", ContainerEdits: specs.ContainerEdits{
-			DeviceNodes: []*specs.DeviceNode{{Path: "/dev/cam", HostPath: "/dev/null", Permissions: "rw"}}}}}}
+	want := specs.Spec{Version: "0.6.0", Kind: "slots.kubeslot.io/claim", Annotations: annotations,
+		Devices: []specs.Device{
+			{Name: "u1-cams.first", ContainerEdits: specs.ContainerEdits{Env: []string{"AKRI_DEVICES=[]", "A=b=c\nd"},
+				Mounts: []*specs.Mount{{HostPath: "/etc/hosts", ContainerPath: "/a", Type: "bind",
+					Options: []string{"rbind", "rprivate", "ro"}}}}},
+			{Name: "u1-disk", ContainerEdits: specs.ContainerEdits{
+				DeviceNodes: []*specs.DeviceNode{{Path: "/dev/cam", HostPath: "/dev/null", Permissions: "rw"}}}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -46,6 +46,9 @@ type Config struct {
 	// which is DeviceTimeout later.
 	Device        func(ctx context.Context, instance string) (discovery.Device, error)
 	DeviceTimeout time.Duration
+	// FreeTimeout is how long a slot is waited for that another node is about to release: a ResourceClaim may
+	// be deallocated before its node has unprepared it. The kubelet tries again only a minute or more later.
+	FreeTimeout time.Duration
 	// Seen knows which devices the node sees.
 	Seen Devices
 	// CDI writes the specs; nil where kubecri writes none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -129,6 +130,9 @@ func (d *Driver) configuration(instance string) *akriv0.Configuration {
 	return oldest.InForce(v1alpha1.DeviceConfiguration(instance))
 }
 
+// freeInterval is between two looks for a slot that is about to be released.
+const freeInterval = 500 * time.Millisecond
+
 // take claims slots of a device until held has as many as are wanted. It returns those that were not the
 // ResourceClaim's before, also with an error.
 func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *want,
@@ -137,11 +141,20 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	if c := d.configuration(w.instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked := d.Claims.Taken(w.instance), false
+	taken, asked, since := d.Claims.Taken(w.instance), false, d.Clock.Now()
 	for len(*held) < w.slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
-			return took, noneFree(w, len(*held), capacity, taken)
+			if d.Clock.Since(since) >= d.FreeTimeout {
+				return took, noneFree(w, len(*held), capacity, taken)
+			}
+			select {
+			case <-d.Clock.After(freeInterval):
+			case <-ctx.Done():
+				return took, noneFree(w, len(*held), capacity, taken)
+			}
+			taken, asked = d.Claims.Taken(w.instance), false
+			continue
 		}
 		name := slot.Name{Instance: w.instance, Index: index}
 		wrote, other, err := d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
@@ -74,6 +76,23 @@ func TestPrepare(t *testing.T) {
 		if err := unprepare(t, again, "u1"); err != nil || len(a.claimed(t)) != 0 || again.spec("u1") != "" {
 			t.Errorf("not unprepared (%v): %v", err, a.claimed(t))
 		}
+	}
+}
+
+// A slot that another node is about to release is waited for: the kubelet would try again a minute later.
+func TestSlotThatIsReleasedSoon(t *testing.T) {
+	a := newAPI(configuration(1))
+	r := start(t, a, here, t.TempDir())
+	r.FreeTimeout = time.Minute
+	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
+	var calls atomic.Int32
+	a.set(func(do func() error) error { calls.Add(1); return do() })
+	answer := make(chan error, 1)
+	go func() { answer <- r.ask(t, claim("u1", "one "+camera+" 1")) }()
+	await(t, "a second look for a free slot", func() bool { return calls.Load() > 4 })
+	a.remove(t, camera+"-0")
+	if err := <-answer; err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+		t.Errorf("%v; slots %v", err, a.claimed(t))
 	}
 }
 

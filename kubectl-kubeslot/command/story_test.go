@@ -37,12 +37,15 @@ import (
 // it. Lines of the input go to where they are mentioned. Commands:
 //
 //	cluster                                         start anew
-//	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)] [labels=(k:v)] [handler=] [allocator=DRA] [current=DRA [held=1]]
+//	configuration name=cam [ns=] [capacity=2] [unique=none|Pod|Node] [deleting] [discovery=(zone:a)]
+//	    [labels=(k:v)] [handler=] [allocator=DRA] [current=DRA [held=1]]
 //	node name=a [cordoned] [notready] [taint=key] [labels=(zone:a)] [cpu=4] [pods=110] [advertises=(cam:4)] [others=(nvidia.com/gpu:1)] [kubelet=v1.37.2] [kubecri=namespace [plugin=kubecri] [without=True|False]]
 //	devices node=a [of=cam] [ns=] [labels=(k:v)]    lines "id [lost] [local]": the node's DeviceSlice, and the Instances of it
 //	problem node=a [of=cam] reason=                 input: the message, into the node's DeviceSlice
 //	pod name=p [ns=] [asks=(cam:1,main/cam:1)] [node=a] [has=(yard-0,main/cam/yard-0)] [plugin=(resource/...)] [priority=] [scheduler=] [gate=] [nominated=a]
-//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason] [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)] [init] [static] [unread] [requires=kubecri] [claims=(c:object) [template]] [extendedclaim=object]
+//	    [deleting] [cpu=] [others=(nvidia.com/gpu:1)] [selector=(zone:a)] [starting] [waiting=Reason]
+//	    [failed=Reason] [ended=1 [why=OOMKilled]] [restart=Never] [ready] [new] [holder=uid] [labels=(k:v)]
+//	    [init] [static] [unread] [requires=kubecri] [claims=(c:object) [template]] [extendedclaim=object]
 //	    input: what the scheduler says, or the kubelet with waiting and failed
 //	claim slot=yard-0 node=a pod=p|by=p [new] [promised=10m] [again] [runs]   the node has claimed it; with runs its container runs, and the node claims it again
 //	claim slot=yard-0 node=a resourceclaim=c         a ResourceClaim has it
@@ -56,7 +59,8 @@ import (
 //	delete what=pod/p|node/a|configuration/cam|instances/cam
 //	top [width=100] [height=12]                     input: keys; the screen after them, with > for the cursor and ! for trouble
 //	lease node=a                                    kubecri of the node has renewed its Lease
-//	run [as=guest|viewer|deleter|nodra] [answer=y] [width=80] [broken=events]   input: kubectl kubeslot ...; a guest may list what is in namespace default, and nothing else,
+//	run [as=guest|viewer|deleter|nodra] [answer=y] [width=80] [broken=events]   input: kubectl kubeslot ...; a
+//	    guest may list what is in namespace default, and nothing else,
 //	    a viewer may release no slots, and a deleter is refused by the policy. What is broken cannot be listed. With an answer there is a terminal to ask on, with a width one to print on
 func TestScenarios(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")

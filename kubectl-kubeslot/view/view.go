@@ -104,7 +104,8 @@ func New(o Objects) *View {
 	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
 		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
 		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}, nodesByName: make(map[string]*corev1.Node, len(o.Nodes)),
-		reporting: map[string]bool{}, resourceClaims: make(map[string]*resourceapi.ResourceClaim, len(o.ResourceClaims))}
+		reporting: map[string]bool{}, resourceClaims: make(map[string]*resourceapi.ResourceClaim,
+			len(o.ResourceClaims))}
 	all := make([]*akriv0.Configuration, len(o.Configurations))
 	for i := range o.Configurations {
 		all[i] = &o.Configurations[i]

@@ -202,11 +202,14 @@ func TestConfigurations(t *testing.T) {
 	o.Slices[1].Spec.Problems = []v1alpha1.Problem{{Reason: "DiscoveryFailed", Message: "no route",
 		Configuration: &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}}}
 	want := []Configuration{
-		{Namespace: "default", Name: "cam", Handler: "onvif", Allocator: "Slots", Instances: 2, Counts: Counts{Slots: 4, Free: 3, Held: 1},
+		{Namespace: "default", Name: "cam", Handler: "onvif", Allocator: "Slots", Instances: 2,
+			Counts:  Counts{Slots: 4, Free: 3, Held: 1},
 			Waiting: 2, Nodes: 2,
 			Problems: []string{"node b: DiscoveryFailed: no route"}},
-		{Namespace: "other", Name: "cam", Handler: "onvif", Allocator: "Slots", Problems: []string{"the Configuration of this name in namespace default is older and has the name"}},
-		{Namespace: "other", Name: yard, Handler: "onvif", Allocator: "Slots", Problems: []string{"Configuration default/cam is older and has or may have an Instance of this name"}},
+		{Namespace: "other", Name: "cam", Handler: "onvif", Allocator: "Slots",
+			Problems: []string{"the Configuration of this name in namespace default is older and has the name"}},
+		{Namespace: "other", Name: yard, Handler: "onvif", Allocator: "Slots",
+			Problems: []string{"Configuration default/cam is older and has or may have an Instance of this name"}},
 	}
 	if diff := cmp.Diff(want, New(o).Configurations()); diff != "" {
 		t.Errorf("Configurations() (-want +got):\n%s", diff)

@@ -51,7 +51,8 @@ func TestWhoGives(t *testing.T) {
 		{spec: AllocatorDRA, status: status(AllocatorSlots)},
 		{spec: AllocatorDRA, status: status(AllocatorDRA), published: true},
 	} {
-		c := &Configuration{Spec: ConfigurationSpec{Allocator: tc.spec}, Status: ConfigurationStatus{Allocator: tc.status}}
+		c := &Configuration{Spec: ConfigurationSpec{Allocator: tc.spec},
+			Status: ConfigurationStatus{Allocator: tc.status}}
 		if got := c.GivesSlots(); got != tc.slots {
 			t.Errorf("spec %q, status %v: slots are given: %t, want %t", tc.spec, tc.status, got, tc.slots)
 		}

@@ -31,7 +31,7 @@ type ReleaseFacts struct {
 	Claim *SlotClaim
 	// Node is the claim's; nil when there is none.
 	Node *corev1.Node
-	// PodRuns is true when the claim's pod exists on the node and has not ended.
+	// PodRuns is true when the claim's pod, or one of its ResourceClaim's, exists on the node and has not ended.
 	PodRuns bool
 	// PodGoing is true when the claim's pod exists and is being deleted.
 	PodGoing bool
@@ -71,9 +71,9 @@ func (f ReleaseFacts) Unreachable() (after time.Duration, ok bool) {
 
 // Waits reports whether the slot is kept by a node that cannot say whether its container runs: nobody
 // but an operator can then release it, or time. Its pod is gone or being deleted, or the claim names
-// none, as in device-plugin mode.
+// neither a pod nor a ResourceClaim, as in device-plugin mode.
 func (f ReleaseFacts) Waits() bool {
-	wanted := f.PodRuns && !f.PodGoing && f.Claim.Spec.Pod != nil
+	wanted := f.PodRuns && !f.PodGoing && (f.Claim.Spec.Pod != nil || f.Claim.Spec.ResourceClaim != nil)
 	return f.Node != nil && !f.replaced() && !Ready(f.Node) && !wanted
 }
 
