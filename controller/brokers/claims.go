@@ -103,7 +103,9 @@ func claimTemplate(f *facts) *resourceapi.ResourceClaimTemplate {
 			Labels:          naming.JobLabels(f.configuration.Name, f.instance.Name, name),
 			OwnerReferences: []metav1.OwnerReference{naming.OwnedBy(instanceKind, f.instance)},
 		},
-		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: claim},
+		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: claim,
+			// kubecri gives brokers variables that it gives nobody else.
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{naming.Configuration: f.configuration.Name}}},
 	}
 }
 

@@ -138,7 +138,9 @@ func TestClaimTemplate(t *testing.T) {
     name: cam-8120fe
     uid: instance-uid
 spec:
-  metadata: {}
+  metadata:
+    labels:
+      akri.sh/configuration: cam
   spec:
     devices:
       requests:
