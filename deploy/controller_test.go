@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// ofOwner is a pod, Job or Service of an Instance or a Configuration, as the controller creates it.
+// ofOwner is an object of an Instance or a Configuration, as the controller creates it.
 func ofOwner(kind, name, labels string) string {
 	owner := fmt.Sprintf("{apiVersion: akri.sh/v0, kind: %s, name: %s, uid: u, controller: true}", kind, name)
 	return "metadata: {namespace: yard, name: it, labels: {controller: akri.sh, " + labels + "}, " +
@@ -20,9 +20,10 @@ func ofOwner(kind, name, labels string) string {
 func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
 	p := policies(t, "policies/controller.yaml")["kubeslot-controller"]
 	resources := map[string]schema.GroupVersionResource{
-		"Pod":     {Version: "v1", Resource: "pods"},
-		"Service": {Version: "v1", Resource: "services"},
-		"Job":     {Group: "batch", Version: "v1", Resource: "jobs"},
+		"Pod":                   {Version: "v1", Resource: "pods"},
+		"Service":               {Version: "v1", Resource: "services"},
+		"Job":                   {Group: "batch", Version: "v1", Resource: "jobs"},
+		"ResourceClaimTemplate": {Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaimtemplates"},
 	}
 	const (
 		labels     = "akri.sh/configuration: cam, akri.sh/instance: cam-8120fe"
@@ -41,12 +42,15 @@ func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
 	for name, tc := range map[string]struct{ kind, object, old, want string }{
 		"a broker":                     {"Pod", broker, "", ""},
 		"a Job":                        {"Job", broker, "", ""},
+		"a template of claims":         {"ResourceClaimTemplate", broker, "", ""},
 		"a Service of an Instance":     {"Service", with("akri.sh/configuration: cam, ", ""), "", ""},
 		"a Service of a Configuration": {"Service", ofConfiguration, "", ""},
 
 		"a pod of nobody":                        {"Pod", users, "", "Pod" + unowned},
 		"a Job of nobody":                        {"Job", users, "", "Job" + unowned},
 		"a Service of nobody":                    {"Service", users, "", "Service" + unowned},
+		"a template of nobody":                   {"ResourceClaimTemplate", users, "", unowned},
+		"a template of a Configuration":          {"ResourceClaimTemplate", ofConfiguration, "", unowned},
 		"a pod of a Configuration":               {"Pod", ofConfiguration, "", "Pod" + unowned},
 		"a Job of a Configuration":               {"Job", ofConfiguration, "", "Job" + unowned},
 		"of an owner that is not the controller": {"Pod", with("controller: true", "controller: false"), "", unowned},
@@ -54,8 +58,9 @@ func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
 		"of a version that nobody looks up":      {"Pod", with("akri.sh/v0", "akri.sh/v9"), "", unowned},
 		"of another owner too, that stays":       {"Pod", ofTwo, "", unowned},
 
-		"without our label":      {"Pod", unlabelledBroker, "", unlabelled},
-		"without the Instance's": {"Pod", with(", akri.sh/instance: cam-8120fe", ""), "", unlabelled},
+		"a template without our label": {"ResourceClaimTemplate", unlabelledBroker, "", unlabelled},
+		"without our label":            {"Pod", unlabelledBroker, "", unlabelled},
+		"without the Instance's":       {"Pod", with(", akri.sh/instance: cam-8120fe", ""), "", unlabelled},
 		"with another Instance's": {"Pod", with("akri.sh/instance: cam-8120fe", "akri.sh/instance: cam-f30c78"), "",
 			unlabelled},
 		"with another Configuration's": {"Pod", with("configuration: cam", "configuration: usb"), "", unlabelled},

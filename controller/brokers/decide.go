@@ -32,6 +32,8 @@ type facts struct {
 	exists     limits.Places             // also of a former Instance of the name
 	room       *limits.Room              // within the Configuration's limits; nil: there are none
 	memory     memory
+	// templateMade is set when the template of the brokers' ResourceClaims is there.
+	templateMade bool
 }
 
 // plan is what to do about an Instance's brokers, in this order.
@@ -251,7 +253,9 @@ func (p *plan) tend(f *facts, node string, pod *corev1.Pod) {
 			}
 			r.why, r.failures = "the device has other properties", failures
 		}
-		if isReady(pod) {
+		// Brokers of the other allocator hold up the change, of which their successors wait for the end: they
+		// cannot take turns.
+		if isReady(pod) && usesClaim(pod) == (len(f.spec.requests) > 0) {
 			p.replace = append(p.replace, r)
 			return
 		}

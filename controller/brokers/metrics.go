@@ -23,7 +23,8 @@ var (
 	}, []string{"kind"})
 	refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubeslot_controller_brokers_refused_total",
-		Help: "Broker pods and Jobs that the API server refused to create, by kind: quota, admission, an invalid spec, a name that is taken.",
+		Help: "Broker pods, Jobs and ResourceClaimTemplates that the API server refused to create, by kind: " +
+			"quota, admission, an invalid spec, a name that is taken.",
 	}, []string{"kind"})
 	ended = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "kubeslot_controller_brokers_ended_total",
@@ -31,7 +32,7 @@ var (
 	})
 )
 
-const podKind, jobKind, instanceKind = "Pod", "Job", "Instance"
+const podKind, jobKind, instanceKind, templateKind = "Pod", "Job", "Instance", "ResourceClaimTemplate"
 
 func init() {
 	metrics.Registry.MustRegister(created, removed, refused, ended)
@@ -39,6 +40,7 @@ func init() {
 		c.WithLabelValues(podKind)
 		c.WithLabelValues(jobKind)
 	}
+	refused.WithLabelValues(templateKind)
 }
 
 var withheld = prometheus.NewDesc("kubeslot_controller_brokers_withheld",

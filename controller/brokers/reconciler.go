@@ -14,8 +14,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -246,10 +249,19 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 	return after, nil
 }
 
-// create creates a Pod or a Job, and returns how long to wait when it cannot be
-// created now: then something is wrong that another try at once would not cure.
+// create creates a Pod or a Job, and before it the template of its ResourceClaim. It returns how long to wait
+// when it cannot be created now: then something is wrong that another try at once would not cure.
 func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object client.Object, m *memory, problem **Problem) (time.Duration, error) {
-	err := r.Client.Create(ctx, object)
+	var err error
+	if t := claimTemplate(f); t != nil && !f.templateMade {
+		if err = r.createTemplate(ctx, f, t); err != nil {
+			kind, object = templateKind, t
+		}
+		f.templateMade = err == nil
+	}
+	if err == nil {
+		err = r.Client.Create(ctx, object)
+	}
 	switch {
 	case err == nil:
 		m.refused, m.refusal = 0, Problem{}
@@ -267,7 +279,8 @@ func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object c
 			return cacheLag, nil
 		}
 		*problem = taken
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+		kind == templateKind && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // no resource.k8s.io/v1
 		*problem = &Problem{NotCreated, fmt.Sprintf("%s %s: %v", kind, object.GetName(), err)}
 	default:
 		return 0, fmt.Errorf("create %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
@@ -282,10 +295,8 @@ func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object c
 // there is nothing to do but to wait.
 func (r *Reconciler) taken(ctx context.Context, f *facts, kind string, object client.Object) (*Problem, error) {
 	there := &metav1.PartialObjectMetadata{}
-	there.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(podKind))
-	if kind == jobKind {
-		there.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind(jobKind))
-	}
+	there.SetGroupVersionKind(map[string]schema.GroupVersion{podKind: corev1.SchemeGroupVersion,
+		jobKind: batchv1.SchemeGroupVersion, templateKind: resourceapi.SchemeGroupVersion}[kind].WithKind(kind))
 	there, err := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(object), there)
 	if err != nil || there == nil {
 		return nil, err

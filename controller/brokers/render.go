@@ -25,7 +25,7 @@ func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
 	if err := v.expandPod(p); err != nil {
 		return nil, fmt.Errorf("%s: %w", podSpecPath, err)
 	}
-	requestInstance(p, f.instance.Name)
+	f.requestInstance(p)
 	pin(p, node)
 	p.SchedulerName = cmp.Or(p.SchedulerName, f.scheduler)
 	f.prioritize(p)
@@ -64,7 +64,7 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 	}
 	maps.Copy(labels, naming.JobLabels(f.configuration.Name, f.instance.Name, name))
 	template.Labels, template.Annotations = labels, annotations
-	requestInstance(&template.Spec, f.instance.Name)
+	f.requestInstance(&template.Spec)
 	template.Spec.SchedulerName = cmp.Or(template.Spec.SchedulerName, f.scheduler)
 	f.prioritize(&template.Spec)
 	job := &batchv1.Job{
@@ -91,8 +91,12 @@ func (f *facts) prioritize(p *corev1.PodSpec) {
 // requestInstance has containers that request {{PLACEHOLDER}} request the Instance, as
 // often as is written there. Requests and limits of such a resource must be equal:
 // either may be left out.
-func requestInstance(p *corev1.PodSpec, instance string) {
-	name := corev1.ResourceName(akriv0.GroupName + "/" + instance)
+func (f *facts) requestInstance(p *corev1.PodSpec) {
+	if t := claimTemplate(f); t != nil {
+		f.spec.claimInstance(p, t.Name)
+		return
+	}
+	name := corev1.ResourceName(akriv0.GroupName + "/" + f.instance.Name)
 	for _, containers := range [][]corev1.Container{p.InitContainers, p.Containers} {
 		for i := range containers {
 			r := &containers[i].Resources

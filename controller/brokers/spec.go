@@ -34,6 +34,10 @@ type spec struct {
 	hash string
 	// slots is how many slots of its Instance a broker takes; 0 when it asks for none.
 	slots int64
+	// requests are of a broker's ResourceClaim, and requestOf has the one of each container that asks for the
+	// Instance. There are none where kube-scheduler gives slots.
+	requests  []request
+	requestOf map[string]string
 	// usesProperties is set when the containers get the device's properties, or the
 	// spec has them in templates.
 	usesProperties bool
@@ -74,6 +78,13 @@ func parse(c *akriv0.Configuration) *spec {
 	texts := []string{canonical(raw)}
 	if s.usesProperties {
 		texts = append(texts, propertiesText(c.Spec.BrokerProperties))
+	}
+	if s.slots > 0 && c.Spec.IsDRA() {
+		s.slots, texts = 0, append(texts, string(akriv0.AllocatorDRA))
+		s.requests, s.requestOf = requestsOf(template)
+		for _, r := range s.requests {
+			s.slots += r.slots
+		}
 	}
 	s.hash = naming.Hash(texts...)
 	return s
@@ -139,13 +150,18 @@ func podSlots(p *corev1.PodSpec, name corev1.ResourceName) int64 {
 	}
 	for i := range p.InitContainers {
 		c := &p.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if isSidecar(c) {
 			sum += amount(c, name)
 		} else {
 			largest = max(largest, amount(c, name))
 		}
 	}
 	return max(sum, largest)
+}
+
+// isSidecar reports whether an init container runs on while the containers do.
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // amount is how much of a resource a container takes.

@@ -17,7 +17,8 @@ import (
 func said(f *facts, p *corev1.Pod) []any {
 	why, failing := f.whyNotReady(p)
 	ran, ended := ranFor(p), endedAt(p, f.now)
-	return []any{isReady(p), isEnded(p), progress(p), why, failing, reasonEnded(p), whyEnded(p), ran, ended}
+	return []any{isReady(p), isEnded(p), progress(p), why, failing, reasonEnded(p), whyEnded(p), ran, ended,
+		usesClaim(p)}
 }
 
 // What the cache keeps of a pod and of a Job says the same as all of it.
@@ -56,7 +57,8 @@ func TestTrimmedBrokersSayTheSame(t *testing.T) {
 		"evicted":    {Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node had memory pressure"},
 	} {
 		for _, node := range []string{"", "a"} {
-			spec := corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}}
+			spec := corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}},
+				ResourceClaims: []corev1.PodResourceClaim{{Name: podClaim}}}
 			whole := &corev1.Pod{Spec: spec, Status: status}
 			whole.ObjectMeta = metav1.ObjectMeta{Name: "p", UID: "u", CreationTimestamp: at(0),
 				DeletionTimestamp: &start,

@@ -16,14 +16,15 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// Labels of pods, jobs and services.
+// Labels of pods, jobs, services and ResourceClaimTemplates.
 const (
 	App           = "app"        // the object's own name
 	Controller    = "controller" // ControllerName, on all of them
 	Configuration = akriv0.BrokerLabel
 	// Instance is the Instance that the broker, or the Service, is for. The name is Akri's.
 	//
-	// Label of Pods, Jobs and Services. Written by controller. Read by controller, selectors of people and Services.
+	// Label of Pods, Jobs, Services and ResourceClaimTemplates. Written by controller. Read by controller, selectors
+	// of people and Services.
 	Instance = "akri.sh/instance"
 	// TargetNode is the node that the broker is for. The name is Akri's.
 	//
@@ -73,6 +74,9 @@ func Job(instance string, generation int64) string {
 	return Cut(instance + "-" + strconv.FormatInt(generation, 10) + "-job")
 }
 
+// ClaimTemplate is the name of an Instance's ResourceClaimTemplate, by the hash of its spec.
+func ClaimTemplate(instance, hash string) string { return Cut(instance + "-" + hash) }
+
 // Service is the name of the Service of an Instance or of a Configuration. A Service's
 // name begins with a letter, which a Configuration's need not.
 func Service(of string) string {
@@ -89,7 +93,7 @@ func PodLabels(configuration, instance, node, name string) map[string]string {
 	return labels
 }
 
-// JobLabels are those of an Instance's Job, and of the Job's pods.
+// JobLabels are those of an Instance's Job, of the Job's pods, and of the Instance's ResourceClaimTemplate.
 func JobLabels(configuration, instance, name string) map[string]string {
 	return map[string]string{
 		App: name, Controller: ControllerName, Configuration: configuration, Instance: instance,

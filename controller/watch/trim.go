@@ -57,7 +57,8 @@ func (Made) NeedLeaderElection() bool { return false }
 func TrimMade(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		trimmed := &corev1.Pod{ObjectMeta: trimMetadata(&o.ObjectMeta), Spec: corev1.PodSpec{NodeName: o.Spec.NodeName}}
+		trimmed := &corev1.Pod{ObjectMeta: trimMetadata(&o.ObjectMeta)}
+		trimmed.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName, ResourceClaims: o.Spec.ResourceClaims}
 		trimmed.Status = corev1.PodStatus{Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message,
 			StartTime:             o.Status.StartTime,
 			InitContainerStatuses: trimContainers(o.Status.InitContainerStatuses),

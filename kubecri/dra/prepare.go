@@ -233,7 +233,8 @@ func (d *Driver) describe(claim *resourceapi.ResourceClaim, all []want, held [][
 	for i, w := range all {
 		for _, name := range held[i] {
 			grants[w.request] = append(grants[w.request], inject.Grant{Slot: name, Holder: w.holder,
-				Device: devices[w.instance]})
+				Device: devices[w.instance],
+				Broker: claim.Labels[akriv0.BrokerLabel] == v1alpha1.DeviceConfiguration(w.instance)})
 		}
 	}
 	given := map[string]inject.Additions{}

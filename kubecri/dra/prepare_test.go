@@ -17,6 +17,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -75,6 +76,28 @@ func TestPrepare(t *testing.T) {
 	for range 2 { // without the ResourceClaim, and again
 		if err := unprepare(t, again, "u1"); err != nil || len(a.claimed(t)) != 0 || again.spec("u1") != "" {
 			t.Errorf("not unprepared (%v): %v", err, a.claimed(t))
+		}
+	}
+}
+
+// A ResourceClaim of a Configuration's brokers brings the variables that only they get.
+func TestClaimOfABroker(t *testing.T) {
+	r := start(t, newAPI(configuration(3)), here, t.TempDir())
+	seen := bothCameras()
+	seen[camera] = discovery.Device{ID: "a", Properties: map[string]string{"URL": "rtsp://a"},
+		BrokerVariables: map[string]bool{"URL": true}}
+	r.devices.set(seen)
+	for uid, tc := range map[types.UID]struct {
+		label string
+		want  bool
+	}{"u1": {"cam", true}, "u2": {"usb", false}, "u3": {"", false}} {
+		c := claim(uid, "one "+camera+" 1")
+		c.Labels = map[string]string{"akri.sh/configuration": tc.label}
+		if err := r.ask(t, c); err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(r.spec(uid), `"URL=rtsp://a"`); has != tc.want {
+			t.Errorf("label %q: the CDI spec has URL: %t, want %t:\n%s", tc.label, has, tc.want, r.spec(uid))
 		}
 	}
 }

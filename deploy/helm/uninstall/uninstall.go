@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Config says what to remove. All fields are required.
@@ -57,7 +59,7 @@ func Run(ctx context.Context, config Config) error {
 	errs = append(errs, u.nodes(ctx))
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
-	errs = append(errs, u.configurations(end), u.notReady(end), u.leases(end))
+	errs = append(errs, u.configurations(end), u.notReady(end), u.leases(end), u.dra(end))
 	return errors.Join(errs...)
 }
 
@@ -246,6 +248,33 @@ func (u *uninstall) leases(ctx context.Context) error {
 		err := u.Kube.CoordinationV1().Leases(l.Namespace).Delete(ctx, l.Name, metav1.DeleteOptions{})
 		if err != nil && !isGone(err) {
 			errs = append(errs, fmt.Errorf("delete Lease %s: %w", l, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dra deletes the ResourceSlices and DeviceClasses of the controller.
+func (u *uninstall) dra(ctx context.Context) error {
+	resources := u.Kube.ResourceV1()
+	ofDriver := metav1.ListOptions{FieldSelector: resourceapi.ResourceSliceSelectorDriver + "=" + v1alpha1.DRADriver}
+	err := resources.ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{}, ofDriver)
+	if isGone(err) {
+		return nil
+	}
+	var errs []error
+	if err != nil {
+		errs = append(errs, fmt.Errorf("delete the ResourceSlices of driver %s: %w", v1alpha1.DRADriver, err))
+	}
+	classes, err := resources.DeviceClasses().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.ConfigurationLabel})
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("list the DeviceClasses of Configurations: %w", err))...)
+	}
+	for _, c := range classes.Items {
+		if c.Name != v1alpha1.DeviceClassName(c.Labels[v1alpha1.ConfigurationLabel]) {
+			continue
+		}
+		if err := resources.DeviceClasses().Delete(ctx, c.Name, metav1.DeleteOptions{}); err != nil && !isGone(err) {
+			errs = append(errs, fmt.Errorf("delete DeviceClass %s: %w", c.Name, err))
 		}
 	}
 	return errors.Join(errs...)

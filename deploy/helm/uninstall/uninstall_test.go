@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,7 @@ type cluster struct {
 	out     bytes.Buffer
 	cleaned []string // nodes without a pod, in the order of their names
 	ran     map[string]bool
+	slices  []string // by which fields ResourceSlices were deleted
 }
 
 func newCluster(ends func(node string) corev1.PodStatus, kube []runtime.Object, akri ...runtime.Object) *cluster {
@@ -45,6 +47,11 @@ func newCluster(ends func(node string) corev1.PodStatus, kube []runtime.Object, 
 		p.Status = ends(p.Spec.NodeName)
 		return false, nil, nil
 	})
+	c.kube.PrependReactor("delete-collection", "resourceslices",
+		func(a clienttesting.Action) (bool, runtime.Object, error) {
+			c.slices = append(c.slices, a.(clienttesting.DeleteCollectionAction).GetListRestrictions().Fields.String())
+			return true, nil, nil
+		})
 	return c
 }
 
@@ -212,6 +219,50 @@ func TestRunWaitsForTheReleasesPods(t *testing.T) {
 	c = newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux"), ours("kubecri-a", "kubecri", "a", corev1.PodRunning)})
 	if err := c.run(t, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "pods kubecri-a have not ended") {
 		t.Errorf("with a pod that never ends Run() = %v", err)
+	}
+}
+
+func TestRunDeletesTheObjectsOfDRA(t *testing.T) {
+	class := func(name, label string) *resourceapi.DeviceClass {
+		c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if label != "" {
+			c.Labels = map[string]string{"kubeslot.io/configuration": label}
+		}
+		return c
+	}
+	c := newCluster(well, []runtime.Object{class("cam.slots.kubeslot.io", "cam"), class("usb.slots.kubeslot.io", "usb"),
+		class("mine", "cam"), class("udev.slots.kubeslot.io", ""), class("gpu.example.com", "")})
+	refused := errors.New("not now")
+	c.kube.PrependReactor("delete", "deviceclasses", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return a.(clienttesting.DeleteAction).GetName() == "cam.slots.kubeslot.io", nil, refused
+	})
+	if err := c.run(t, 10*time.Second); !errors.Is(err, refused) ||
+		!strings.Contains(err.Error(), "delete DeviceClass cam.slots.kubeslot.io: ") {
+		t.Errorf("Run() = %v, want %v", err, refused)
+	}
+	left, _ := c.kube.ResourceV1().DeviceClasses().List(t.Context(), metav1.ListOptions{})
+	var names []string
+	for _, c := range left.Items {
+		names = append(names, c.Name)
+	}
+	want := []string{"cam.slots.kubeslot.io", "gpu.example.com", "mine", "udev.slots.kubeslot.io"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("DeviceClasses (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"spec.driver=slots.kubeslot.io"}, c.slices); diff != "" {
+		t.Errorf("ResourceSlices that were deleted (-want +got):\n%s", diff)
+	}
+}
+
+// An API server without DRA has nothing to delete.
+func TestRunWithoutDRA(t *testing.T) {
+	c := newCluster(well, nil)
+	c.kube.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		resource := a.GetResource()
+		return resource.Group == "resource.k8s.io", nil, apierrors.NewNotFound(resource.GroupResource(), "")
+	})
+	if err := c.run(t, 10*time.Second); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 
 // BrokerLabel says of which Configuration a broker, or a Service for brokers, is: its name. The name is Akri's.
 //
-// Label of Pods, Jobs and Services. Written by controller. Read by controller, kubecri, selectors of people
-// and Services.
+// Label of Pods, Jobs, Services, ResourceClaimTemplates and ResourceClaims. Written by controller. Read by
+// controller, kubecri, selectors of people and Services.
 const BrokerLabel = "akri.sh/configuration"
 
 // DefaultPropertyPrefixes are in force without spec.propertyPrefixes: those of the
