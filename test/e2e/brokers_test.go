@@ -75,7 +75,9 @@ func (r *rig) podBroker(p *v1.PodSpec) akriv0.BrokerSpec {
 func (r *rig) nothingLeft() {
 	r.Helper()
 	r.await("everything of the brokers to be gone", func() (bool, string) {
-		made, err := shared.Kubectl(context.Background(), "get", "pods,services,jobs,resourceclaimtemplates", "-l", "controller=akri.sh", "-n", r.ns, "-o", "name")
+		const kinds = "pods,services,jobs,resourceclaimtemplates"
+		made, err := shared.Kubectl(context.Background(), "get", kinds, "-l", "controller=akri.sh", "-n", r.ns,
+			"-o", "name")
 		r.check(err)
 		instances, err := shared.Kubectl(context.Background(), "get", "instances", "-n", r.ns, "-o", "name")
 		r.check(err)
