@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -163,6 +164,9 @@ func (u *upper) linkBinaries() error {
 			return err
 		}
 		u.programs[name] = filepath.Join(u.layout.bin(), name)
+		if err := os.Remove(u.programs[name]); err != nil && !errors.Is(err, fs.ErrNotExist) { // upstream's
+			return err
+		}
 		if err := os.Symlink(file, u.programs[name]); err != nil {
 			return err
 		}
