@@ -167,7 +167,7 @@ func TestClassOfSomebodyElse(t *testing.T) {
 		t.Errorf("written: %q", got)
 	}
 	if problem := r.Problem("cam"); !strings.Contains(problem, "is not the controller's") || r.changed != 1 {
-		t.Errorf("the problem is %q, told %d times", problem, r.changed)
+		t.Errorf("the problem is %q, reported %d times", problem, r.changed)
 	}
 	if err := r.api.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)

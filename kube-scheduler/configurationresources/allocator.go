@@ -24,9 +24,11 @@ func (p *Plugin) withoutDRA(req *ledger.Request) *ledger.Request {
 	left := map[string]bool{}
 	for _, resource := range slotrequest.Resources(req) {
 		class := dra.DeviceClassResolver().GetDeviceClass(v1.ResourceName(assignment.ResourcePrefix + resource))
-		if class != nil && class.Name == v1alpha1.DeviceClassName(resource) {
-			c := p.cache.Configuration(resource)
-			left[resource] = c != nil && c.Name == resource && c.Spec.IsDRA()
+		if class == nil || class.Name != v1alpha1.DeviceClassName(resource) {
+			continue
+		}
+		if c := p.cache.Configuration(resource); c != nil && c.Name == resource && c.Spec.IsDRA() {
+			left[resource] = true
 		}
 	}
 	if len(left) == 0 {

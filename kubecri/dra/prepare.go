@@ -100,7 +100,7 @@ func (d *Driver) check(ctx context.Context, namespace string, all []want) (map[s
 		allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("whether namespace %s may use device %s cannot be told: %w", namespace, w.instance,
+			return nil, fmt.Errorf("whether namespace %s may use device %s is not known: %w", namespace, w.instance,
 				err)
 		case !allowed:
 			return nil, fmt.Errorf("device %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow "+
