@@ -26,6 +26,7 @@ type breaker struct {
 	pause  time.Duration // 0 while calls are let through
 	until  time.Time     // when a call may try
 	trying bool          // a call does
+	tries  int           // calls that tried so far
 }
 
 // open reports whether calls are not let through, but for one that tries once the pause is over.
@@ -34,26 +35,30 @@ func (b *breaker) open() bool { return b.pause > 0 }
 // paused reports whether no call is let through.
 func (b *breaker) paused(now time.Time) bool { return b.open() && (b.trying || now.Before(b.until)) }
 
-// begin reports whether a call may be made. A call that tries is to be given to end as such.
-func (b *breaker) begin(now time.Time) (tries, ok bool) {
+// begin reports whether a call may be made. The number of a call that tries, which is to be given to
+// end, is above 0.
+func (b *breaker) begin(now time.Time) (try int, ok bool) {
 	switch {
 	case !b.open():
-		return false, true
+		return 0, true
 	case b.paused(now):
-		return false, false
+		return 0, false
 	}
 	b.trying = true
-	return true, true
+	b.tries++
+	return b.tries, true
 }
 
-// end takes how a call ended.
-func (b *breaker) end(now time.Time, tries bool, how outcome) {
+// end takes how a call ended. One that tried in a pause that the answer of another has ended is one
+// like any other.
+func (b *breaker) end(now time.Time, try int, how outcome) {
+	tries := b.trying && try == b.tries
 	if tries {
 		b.trying = false
 	}
 	switch {
 	case how == answered:
-		*b = breaker{}
+		*b = breaker{tries: b.tries}
 	case how == late && !b.open():
 		if b.late++; b.late >= breakAfter {
 			b.pause = minPause

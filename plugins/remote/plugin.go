@@ -110,7 +110,7 @@ func (p *Plugin) paused(s *server) error {
 // fail at once for a while.
 func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	f func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
-	s, tries, err := p.begin()
+	s, try, err := p.begin()
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	default: // the caller gave up, or its own deadline came much sooner
 		how = cut
 	}
-	p.end(s, tries, how)
+	p.end(s, try, how)
 	if err == nil {
 		return nil
 	}
@@ -137,30 +137,30 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 }
 
 // begin counts a call of the current server.
-func (p *Plugin) begin() (s *server, tries bool, err error) {
+func (p *Plugin) begin() (s *server, try int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s = p.current(); s == nil {
-		return nil, false, p.away()
+		return nil, 0, p.away()
 	}
-	tries, ok := s.breaker.begin(p.clock.Now())
+	try, ok := s.breaker.begin(p.clock.Now())
 	if !ok {
-		return nil, false, p.paused(s)
+		return nil, 0, p.paused(s)
 	}
 	s.calls++
-	return s, tries, nil
+	return s, try, nil
 }
 
 // end ends a call that begin has counted.
-func (p *Plugin) end(s *server, tries bool, how outcome) {
+func (p *Plugin) end(s *server, try int, how outcome) {
 	p.mu.Lock()
 	s.calls--
 	was := s.breaker.pause
-	s.breaker.end(p.clock.Now(), tries, how)
+	s.breaker.end(p.clock.Now(), try, how)
 	pause := s.breaker.pause
 	p.settle(s)
 	p.mu.Unlock()
-	if tries || pause != was {
+	if try > 0 || pause != was {
 		p.changed(p)
 	}
 	if pause != was && pause > 0 {
