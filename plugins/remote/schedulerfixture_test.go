@@ -152,9 +152,9 @@ type rig struct {
 func newRig(t *testing.T, p *half) *rig {
 	t.Helper()
 	r := &rig{T: t, schedulers: map[*Plugin]*Scheduler{}}
-	timeout := 500 * time.Millisecond
-	if p != nil && p.lie != nil { // which may be long
-		timeout = deadline
+	timeout := deadline
+	if p != nil && p.hang != nil { // which is waited for
+		timeout = 500 * time.Millisecond
 	}
 	var err error
 	if r.host, err = host.New(nil, host.Options{OnFault: func(f *host.Fault) {
