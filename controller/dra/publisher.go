@@ -45,7 +45,10 @@ type PublisherConfig struct {
 	// Client reads and writes ResourceSlices.
 	Client    kubernetes.Interface
 	Inventory *inventory.Inventory
-	// Source has the Instances whose devices may be others.
+	// HasInstance reports whether a device has its Instance: those beyond spec.maxInstances have none, and are
+	// not published.
+	HasInstance func(types.NamespacedName) bool
+	// Source has the Instances whose devices may be others, and those that come.
 	Source source.TypedSyncingSource[reconcile.Request]
 	// Changed is called with each Configuration of which Problem returns something else.
 	Changed func(types.NamespacedName)
@@ -126,6 +129,9 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	defer queue.Done(request)
 	instance := request.Name
 	before, now := p.instances[instance], publish(instance, p.Inventory.Device(instance), p.hostname)
+	if before == nil && now != nil && !p.HasInstance(request.NamespacedName) { // nor ever, perhaps
+		now = nil
+	}
 	if before.same(now) {
 		return true
 	}

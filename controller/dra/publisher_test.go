@@ -41,9 +41,11 @@ type rig struct {
 
 	mu      sync.Mutex
 	queue   queue
-	writes  []string // verbs and names of pools
-	refuse  error    // of writes
-	changed []string // Configurations
+	writes  []string        // verbs and names of pools
+	devices int             // of the last slice that was written
+	refuse  error           // of writes
+	lacking map[string]bool // names of Instances that are not there
+	changed []string        // Configurations
 }
 
 func newRig(t testing.TB, objects ...runtime.Object) *rig {
@@ -62,6 +64,7 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 				slice.Name = fmt.Sprintf("%s%d", slice.GenerateName, names)
 			}
 			r.writes = append(r.writes, action.GetVerb()+" "+slice.Spec.Pool.Name)
+			r.devices = len(slice.Spec.Devices)
 		case clienttesting.DeleteAction:
 			r.writes = append(r.writes, "delete")
 		default:
@@ -70,6 +73,11 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 		return r.refuse != nil, nil, r.refuse
 	})
 	r.Publisher = NewPublisher(PublisherConfig{Client: r.api, Inventory: r.inv, Source: r, Clock: r.clock,
+		HasInstance: func(key types.NamespacedName) bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return !r.lacking[key.String()]
+		},
 		Changed: func(key types.NamespacedName) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -176,6 +184,33 @@ func TestWritesWhatChanges(t *testing.T) {
 	if got := strings.Join(r.written(), ", "); got != "update cam/node-7, update cam/node-8" {
 		t.Errorf("written: %s", got)
 	}
+}
+
+// A device that has no Instance, as those beyond spec.maxInstances, is published once it has one, and stays
+// when somebody deletes that.
+func TestPublishesInstancesAlone(t *testing.T) {
+	r := newRig(t)
+	r.inv.SetConfiguration(camWithLongHashes())
+	reports := nodeReports("a", 2)
+	second := types.NamespacedName{Namespace: "default", Name: reports.Spec.Devices[1].Instance()}
+	exists := func(is bool) {
+		r.mu.Lock()
+		r.lacking = map[string]bool{second.String(): !is}
+		r.mu.Unlock()
+		r.add(inventory.Change{Brokers: []types.NamespacedName{second}})
+	}
+	published := func(devices int) func() bool {
+		return func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.devices == devices }
+	}
+	exists(false)
+	r.inv.SetSlice(reports)
+	r.run()
+	r.eventually("one device is published", published(1))
+	exists(true)
+	r.eventually("both are", published(2))
+	exists(false)
+	r.add(r.inv.SetSlice(nodeReports("a", 3)))
+	r.eventually("all are", published(3))
 }
 
 // When the last Configuration has slots again all slices go, and nothing is watched any more.
