@@ -34,7 +34,7 @@ func TestDRA(t *testing.T) {
 	if usage := r.usage(); len(usage) != 1 || !strings.Contains(fmt.Sprint(usage), nodeB) {
 		t.Errorf("the slots are %v, want one of node %s", usage, nodeB)
 	}
-	r.awaitAmounts(nodeA, map[string]string{"claimed": "", instance: ""})
+	r.awaitAmounts(nodeA, map[string]string{"claimed": "0/0", instance: "0/0"})
 
 	r.allocate("claimed", akriv0.AllocatorSlots)
 	r.awaitHandover("claimed", akriv0.AllocatorSlots, instance)
