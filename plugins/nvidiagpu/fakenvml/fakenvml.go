@@ -60,7 +60,7 @@ const Memory = 40 << 30
 
 func (m *Machine) device(i int) *dgxa100.Device {
 	d := dgxa100.NewDevice(i)
-	d.UUID, d.Name = UUID(i), "Fake NVIDIA A100"
+	d.UUID, d.Config.Name = UUID(i), "Fake NVIDIA A100"
 	if m.layout.Memory != nil {
 		d.MemoryInfo.Total = m.layout.Memory(i)
 	}
