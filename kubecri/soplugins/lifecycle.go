@@ -75,7 +75,8 @@ func (p *Plugins) step(ctx context.Context, plugin *plugin) *Fault {
 	}
 	labels := p.label(ctx, plugin)
 	update := p.update(ctx, plugin)
-	return cmp.Or(update, labels)
+	lost := p.reportLosses(ctx, plugin) // what pods hold may be lost whether or not the rest is known
+	return cmp.Or(update, labels, lost)
 }
 
 // update asks what the node has.

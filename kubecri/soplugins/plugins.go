@@ -56,7 +56,8 @@ type Config struct {
 	Timeout, Interval time.Duration
 	// Changed is called, if set, when NodeInfo or NodeLabels may have something new to say.
 	Changed func()
-	// Events, if set, take what happens to the plugins, as events of the node.
+	// Events, if set, take what happens to the plugins, as Events of the node, and to devices that
+	// pods hold, as Events of the pods.
 	Events  record.EventRecorder
 	Metrics *metrics.Metrics
 }
@@ -93,6 +94,8 @@ type plugin struct {
 	data *types.NodeInfo
 	// labels are those that it wanted on the Node last; nil for not said yet. Never changed.
 	labels map[string]string
+	// losses have their Events. Only drive uses them.
+	losses map[loss]bool
 	// wrong is the fault of its last start or update, nil when that went well, and
 	// failing when it first failed since.
 	wrong   *Fault
