@@ -36,6 +36,8 @@ func TestLabelPatch(t *testing.T) {
 		"none": {patch: `{}`},
 		"new": {want: stringMap{product: "A100", count: "8"},
 			patch: `{"labels":{"gpu.kubeslot.io/count":"8","gpu.kubeslot.io/product":"A100"},"annotations":{"kubeslot.io/plugin-labels":"gpu.kubeslot.io/count,gpu.kubeslot.io/product"}}`},
+		"without a value": {want: stringMap{product: ""},
+			patch: `{"labels":{"gpu.kubeslot.io/product":""},"annotations":{"kubeslot.io/plugin-labels":"gpu.kubeslot.io/product"}}`},
 		"there already":       {labels: stringMap{product: "A100", "zone": "b"}, listed: product, want: stringMap{product: "A100"}, patch: `{}`},
 		"another value":       {labels: stringMap{product: "A100"}, listed: product, want: stringMap{product: "H100"}, patch: `{"labels":{"gpu.kubeslot.io/product":"H100"}}`},
 		"removed by somebody": {listed: product, want: stringMap{product: "A100"}, patch: `{"labels":{"gpu.kubeslot.io/product":"A100"}}`},

@@ -99,9 +99,8 @@ func TestWrongLabels(t *testing.T) {
 	}{
 		"an error":      {func(map[string]string) (map[string]string, error) { return nil, errors.New("no such config") }, "no such config"},
 		"a panic":       {func(map[string]string) (map[string]string, error) { panic("lost") }, "panic: lost"},
-		"others' label": {wants(map[string]string{"example.com/x": "1"}), `invalid result: it wants the label "example.com/x"`},
-		"another's":     {wants(map[string]string{"nvidia.com/b0": "1"}), `as device plugin "b" does`},
-		"too many":      {wants(of("nvidia.com/a%d", 30)), `with its labels and those of device plugin "b" the Node would have 33, of 32`},
+		"others' label": {wants(map[string]string{"example.com/x": "1"}), `invalid result: it wants the label example.com/x="1"`},
+		"too many":      {wants(of("nvidia.com/a%d", 33)), "it wants 33 labels on the Node, of 32 that there may be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,6 +123,19 @@ func TestWrongLabels(t *testing.T) {
 			})
 		})
 	}
+}
+
+// All plugins together have no more labels than a Node may, and one label is one plugin's.
+func TestLabelsOfSeveralPlugins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &labeler{fake: fake{name: "a"}, labels: wants(of("nvidia.com/l%d", 31))}
+		b := &labeler{fake: fake{name: "b"}, labels: wants(map[string]string{"nvidia.com/l0": "2", "nvidia.com/m": "1", "nvidia.com/n": "1"})}
+		w := start(t, Config{Loaded: labelers(a, b), Labels: nodeWith(nil)})
+		labels, _ := w.NodeLabels()
+		if _, has := labels["nvidia.com/n"]; len(labels) != 32 || labels["nvidia.com/l0"] != "1" || labels["nvidia.com/m"] != "1" || has {
+			t.Error(labels)
+		}
+	})
 }
 
 func of(key string, n int) map[string]string {

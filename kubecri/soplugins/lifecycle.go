@@ -33,7 +33,7 @@ func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
 		switch {
 		case fault != nil:
 			wait, retry = min(retry, p.config.Interval), min(2*retry, maxRetry)
-		case p.needsLabels(plugin):
+		case plugin.labels == nil && p.asksLabels(plugin): // the Node is not known; written here alone
 			wait = min(minRetry, p.config.Interval)
 		default:
 			retry = minRetry
