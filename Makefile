@@ -18,7 +18,8 @@ E2E := $(shell sed -n 's/^clusters  *//p' test/suites/suites.txt)
 # time may fail at its end for no reason (go.dev/issue/75804, until Go 1.27). Inputs that
 # break one are written to the package's testdata/fuzz; commit them with the fix.
 FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoTheRequest ./kubecri/checkpoint:FuzzDecode \
-	./kubecri/cdi:FuzzDescribe ./kubecri/soplugins/nodeinfo:FuzzNodeInfo
+	./kubecri/cdi:FuzzDescribe ./kubecri/soplugins/nodeinfo:FuzzNodeInfo \
+	./plugins/nvidiagpu/config:FuzzParse
 # The demo's cluster. NAME is taken from the command line alone: WSL has a variable NAME in its environment.
 DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.

@@ -64,7 +64,7 @@ func TestNoGPUTwice(t *testing.T) {
 			pod, sum, simple := drawPod(t)
 			uid := fmt.Sprint(step)
 			info := h.Node("node").Info()
-			free := len(gpu.Free(info.Allocatable, info.Used))
+			free := len(gpu.Free(info.Allocatable, info.Used, gpu.DefaultKind))
 			got, err := h.Allocate(h.Node("node"), pod)
 			if err != nil {
 				if simple && sum <= free {

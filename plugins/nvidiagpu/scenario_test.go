@@ -121,7 +121,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "used":
 		var used []string
 		info := s.host.Node("node").Info()
-		for _, g := range gpu.Free(info.Allocatable, nil) {
+		for _, g := range gpu.Free(info.Allocatable, nil, gpu.DefaultKind) {
 			if info.Used[g.Leaf(gpu.Cards)] > 0 {
 				used = append(used, g.UUID)
 			}
@@ -142,7 +142,7 @@ func (s *story) tell(t *testing.T) string {
 	if err := s.host.AddNode("node", info); err != nil {
 		t.Fatal(err)
 	}
-	free := gpu.Free(info.Allocatable, nil)
+	free := gpu.Free(info.Allocatable, nil, gpu.DefaultKind)
 	if n, ok := info.KubeAlloc[gpu.Resource]; ok != (len(info.Allocatable) > 0) || int(n) != len(free) {
 		if len(free) > 0 {
 			t.Errorf("nvidia.com/gpu: %d (%v) of %d GPUs", n, ok, len(free))

@@ -1,6 +1,6 @@
-// Package fakenvml is a fake of NVML, for tests and for trying out: go-nvml's mock
-// of a DGX A100, with what that lacks: NVLink, PCIe and NUMA topology, errors,
-// and machines of other kinds. It has no GPUs, and containers get none.
+// Package fakenvml is a fake of NVML, for tests and for trying out: go-nvml's mocks
+// of DGX machines, with what they lack: NVLink, PCIe and NUMA topology, errors, MIG
+// devices, and machines of other kinds. It has no GPUs, and containers get none.
 package fakenvml
 
 import (
@@ -10,16 +10,18 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
 // Machine is an nvml.Interface with GPUs that fail when they are told to.
 type Machine struct {
-	*dgxa100.Server
+	*server.Server
 	layout  Layout
-	devices []*dgxa100.Device
+	devices []*server.Device
 
 	mu     sync.Mutex
 	lost   map[int]bool
+	slices map[int][]*slice
 	events []nvml.EventData
 	// OnCount is called when the GPUs are about to be read; it may be nil.
 	OnCount func()
@@ -27,9 +29,14 @@ type Machine struct {
 
 // New returns a machine with the layout's GPUs. The UUID of a GPU says its index.
 func New(layout Layout) *Machine {
-	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}}
+	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}, slices: map[int][]*slice{}}
 	for i := range layout.GPUs {
 		m.devices = append(m.devices, m.device(i))
+		if names := layout.slices(i); names != nil {
+			if err := m.Slice(i, names...); err != nil {
+				panic(err) // the layout is wrong
+			}
+		}
 	}
 	m.DeviceGetCountFunc = func() (int, nvml.Return) {
 		if m.OnCount != nil {
@@ -55,17 +62,17 @@ func New(layout Layout) *Machine {
 // UUID is that of the GPU with the index.
 func UUID(index int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012d", index) }
 
-// Memory is how many bytes each GPU has, but for those that a layout gives less.
+// Memory is how many bytes an A100 has, unless the layout says otherwise.
 const Memory = 40 << 30
 
-func (m *Machine) device(i int) *dgxa100.Device {
-	d := dgxa100.NewDevice(i)
-	d.UUID, d.Name = UUID(i), "Fake NVIDIA A100"
+func (m *Machine) device(i int) *server.Device {
+	d := m.layout.model(i)
+	d.UUID, d.Config.Name = UUID(i), "Fake "+d.Config.Name
 	if m.layout.Memory != nil {
 		d.MemoryInfo.Total = m.layout.Memory(i)
 	}
 	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
-		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: 0x20B010DE}, m.state(i)
+		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: d.Config.PciDeviceId}, m.state(i)
 	}
 	memory := d.GetMemoryInfoFunc
 	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
@@ -75,7 +82,7 @@ func (m *Machine) device(i int) *dgxa100.Device {
 		return memory()
 	}
 	d.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
-		return m.layout.Ancestor(i, other.(*dgxa100.Device).Index), nvml.SUCCESS
+		return m.layout.Ancestor(i, other.(*server.Device).Index), nvml.SUCCESS
 	}
 	d.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
 		if link >= len(m.layout.nvlinks(i)) {
@@ -96,6 +103,7 @@ func (m *Machine) device(i int) *dgxa100.Device {
 		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(i)
 	}
 	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
+	m.mig(d)
 	return d
 }
 
@@ -106,11 +114,11 @@ func (m *Machine) Lose(index int, lost bool) {
 	m.lost[index] = lost
 }
 
-// Partition switches the GPU's MIG mode.
+// Partition switches the GPU's MIG mode, with no slices.
 func (m *Machine) Partition(index int, mig bool) {
-	m.devices[index].MigMode = nvml.DEVICE_MIG_DISABLE
-	if mig {
-		m.devices[index].MigMode = nvml.DEVICE_MIG_ENABLE
+	m.Slice(index) // no slice fails
+	if !mig {
+		m.devices[index].SetMigMode(nvml.DEVICE_MIG_DISABLE)
 	}
 }
 

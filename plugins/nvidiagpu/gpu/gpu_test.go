@@ -2,7 +2,9 @@ package gpu
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -90,8 +92,11 @@ func TestGroupIsBounded(t *testing.T) {
 
 func TestParseName(t *testing.T) {
 	for resource, want := range map[types.ResourceName]Name{
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/cards":  {"0", "1", "GPU-x", Cards},
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/memory": {"0", "1", "GPU-x", Bytes},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/cards":                 {"0", "1", "GPU-x", "", Cards},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/memory":                {"0", "1", "GPU-x", "", Bytes},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/gpu.shared":            {"0", "1", "GPU-x", "", "gpu.shared"},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/mig/MIG-y/mig-1g.10gb": {"0", "1", "GPU-x", "MIG-y", "mig-1g.10gb"},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/mig/MIG-y/memory":      {"0", "1", "GPU-x", "MIG-y", Bytes},
 	} {
 		got, ok := ParseName(resource)
 		if !ok || got != want || got.Resource() != resource {
@@ -99,11 +104,64 @@ func TestParseName(t *testing.T) {
 		}
 	}
 	for _, resource := range []types.ResourceName{
-		"", "nvidia.com/gpu", "resource/group/gpu/0/cards", "resource/group/gpugrp1/0/gpugrp0/1/gpu/x/fans",
+		"", "nvidia.com/gpu", "resource/group/gpu/0/cards", "resource/group/gpugrp1/0/gpugrp0/1/gpu/x",
 		"resource/group/gpugrp1/0/gpugrp0/1/gpu/x/y/cards", "resource/group/gpugrp0/0/gpugrp1/1/gpu/x/cards",
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/x/fan/y/cards", "resource/group/gpugrp1/0/gpugrp0/1/gpu/x/mig//cards",
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/x/mig/y/cards/z",
 	} {
 		if got, ok := ParseName(resource); ok {
 			t.Errorf("%s: %v", resource, got)
+		}
+	}
+}
+
+// A kind and its resource, and a kind and its leaf, are each other's reverse, and
+// no two kinds share a leaf.
+func TestKind(t *testing.T) {
+	for kind, leaf := range map[string]string{
+		"gpu": Cards, "gpu.shared": "gpu.shared", "mig-1g.10gb.me": "mig-1g.10gb.me", strings.Repeat("a", 63): strings.Repeat("a", 63),
+	} {
+		if got, ok := Kind(KindResource(kind)); !ok || got != kind || Leaf(kind) != leaf {
+			t.Errorf("%s: %q %v, its leaf %q", kind, got, ok, Leaf(kind))
+		}
+		if got, ok := LeafKind(leaf); !ok || got != kind {
+			t.Errorf("leaf %s: %q %v", leaf, got, ok)
+		}
+	}
+	for _, name := range []types.ResourceName{
+		"", "gpu", "nvidia.com/", "amd.com/gpu", "nvidia.com/cards", "nvidia.com/memory", "nvidia.com/EnumX",
+		"nvidia.com/a/b", "nvidia.com/a b", "nvidia.com/-a", KindResource(strings.Repeat("a", 64)),
+	} {
+		if got, ok := Kind(name); ok {
+			t.Errorf("%q: kind %q", name, got)
+		}
+	}
+	if _, ok := LeafKind(Bytes); ok {
+		t.Error("memory is a kind")
+	}
+}
+
+// What is written is read again: of each kind its own, as often as it is free.
+func TestFreeOfKind(t *testing.T) {
+	node := types.ResourceList{}
+	in := func(g GPU) GPU {
+		g.Node, g.Clique, g.Memory = "0", "1", 8
+		return g
+	}
+	whole, shared := in(GPU{UUID: "a"}), in(GPU{UUID: "b", Kind: "gpu.shared", Count: 4})
+	slices := []GPU{in(GPU{UUID: "c", Slice: "m2", Kind: "mig-x"}), in(GPU{UUID: "c", Slice: "m1", Kind: "mig-x"})}
+	Write(node, append(slices, whole, shared))
+	used := types.ResourceList{shared.Leaf("gpu.shared"): 3, shared.Leaf(Bytes): 6, slices[0].Leaf("mig-x"): 1}
+	for kind, want := range map[string]string{
+		"gpu": "a 1 8 1/0", "gpu.shared": "b 1 2 4/3", "mig-x": "m1 1 8 2/1", "": "a 1 8 1/0", "gpu.shared.x": "0/0",
+	} {
+		got := ""
+		for _, g := range Free(node, used, kind) {
+			got += fmt.Sprint(g.ID(), " ", g.Count, " ", g.Memory, " ")
+		}
+		inUse, all := Count(node, used, kind)
+		if got += fmt.Sprintf("%d/%d", all, inUse); got != want {
+			t.Errorf("%q: %s, want %s", kind, got, want)
 		}
 	}
 }
@@ -118,11 +176,19 @@ func TestFree(t *testing.T) {
 	used := types.ResourceList{
 		first.Leaf(Cards): 1, GPU{UUID: "001", Node: "0", Clique: "0"}.Leaf(Bytes): 9, GPU{UUID: "002", Node: "0", Clique: "0"}.Leaf(Bytes): -9}
 	allocatable[GPU{UUID: "003", Node: "0", Clique: "0"}.Leaf(Cards)] = -1
-	free := Free(allocatable, used)
+	free := Free(allocatable, used, DefaultKind)
 	if len(free) != Max || free[0].UUID != "001" || free[0].Memory != 0 || free[1].Memory != 8 || free[2].UUID != "004" {
 		t.Errorf("%d, the first %v", len(free), free[:3])
 	}
-	if inUse, all := Count(allocatable, used); inUse != 1 || all != Max+10 {
+	if inUse, all := Count(allocatable, used, DefaultKind); inUse != 1 || all != Max+9 {
+		t.Errorf("%d of %d", inUse, all)
+	}
+	allocatable[first.Leaf("x")], used[first.Leaf("x")] = math.MaxInt64, -1
+	allocatable[GPU{}.Leaf("x")], used[GPU{}.Leaf("x")] = math.MaxInt64, math.MaxInt64
+	if got := Free(allocatable, used, "x"); len(got) != 1 || got[0].Count != math.MaxInt64 {
+		t.Error(got)
+	}
+	if inUse, all := Count(allocatable, used, "x"); inUse != math.MaxInt64 || all != math.MaxInt64 {
 		t.Errorf("%d of %d", inUse, all)
 	}
 }

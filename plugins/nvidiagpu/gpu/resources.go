@@ -5,13 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/resource"
 )
 
 // What pods ask for, and in which words.
 const (
-	// Resource is GPUs: in a container's resources.limits, or in its requests of
-	// the KubeDevice/DeviceInfo annotation.
+	// Resource is whole GPUs that are not shared: in a container's
+	// resources.limits, or in its requests of the KubeDevice/DeviceInfo annotation.
+	// See KindResource for the others.
 	Resource types.ResourceName = "nvidia.com/gpu"
 	// Topology, in the annotation's requests of a container or of the pod, is 1
 	// for GPUs that are connected best and 0 for any GPUs, or for those groups
@@ -22,78 +26,142 @@ const (
 	Memory types.ResourceName = "gpu/memory"
 )
 
+// DefaultKind is the kind of whole GPUs that are not shared and, with the MIG
+// strategy single, of slices.
+const DefaultKind = "gpu"
+
+const domain = "nvidia.com/"
+
+// KindResource returns the resource of a kind: "nvidia.com/gpu.shared" for
+// "gpu.shared".
+func KindResource(kind string) types.ResourceName { return types.ResourceName(domain + kind) }
+
+// Kind returns the kind of a resource: "gpu.shared" for "nvidia.com/gpu.shared".
+// It is false for what cannot be a resource, or would have the same leaves as
+// another kind.
+func Kind(name types.ResourceName) (kind string, ok bool) {
+	kind, ok = strings.CutPrefix(string(name), domain)
+	if kind == DefaultKind || !ok {
+		return kind, ok
+	}
+	if kind == Cards || kind == Bytes || resource.IsEnumResource(name) {
+		return "", false
+	}
+	return kind, len(content.IsLabelKey(string(name))) == 0
+}
+
+// Leaf returns the leaf of a kind: of whole GPUs KubeGPU's, else the kind.
+func Leaf(kind string) string {
+	if kind == DefaultKind || kind == "" {
+		return Cards
+	}
+	return kind
+}
+
+// LeafKind is the reverse of Leaf. It is false for Bytes.
+func LeafKind(leaf string) (kind string, ok bool) {
+	if leaf == Cards {
+		return DefaultKind, true
+	}
+	return leaf, leaf != Bytes
+}
+
+// FailAboveOne returns what a node has in its resources, as 1, if no container may
+// have more than one of the kind: failRequestsGreaterThanOne of the node's config.
+func FailAboveOne(kind string) types.ResourceName {
+	return types.ResourceName("gpu/fail-above-one/" + kind)
+}
+
 // The stages of the hierarchy, from the outermost, and a GPU's leaves.
 const (
 	NodeStage   = "gpugrp1"
 	CliqueStage = "gpugrp0"
 	Stage       = "gpu"
+	SliceStage  = "mig"
 
 	Cards  = "cards"
 	Bytes  = "memory"
 	prefix = types.DeviceGroupPrefix + "/"
 )
 
-// Name is the name of a GPU's leaf. On a node the indexes are its groups and its
-// UUID; in a request they are labels that say what belongs together.
+// Name is the name of a leaf of a GPU or of one of its MIG slices. On a node the
+// indexes are its groups and UUIDs; in a request they are labels that say what
+// belongs together.
 type Name struct {
-	Node, Clique, GPU, Leaf string
+	Node, Clique, GPU string
+	Slice             string // "" for a whole GPU
+	Leaf              string
 }
 
 // Resource returns the group resource.
 func (n Name) Resource() types.ResourceName {
-	return types.ResourceName(prefix + NodeStage + "/" + n.Node + "/" + CliqueStage + "/" + n.Clique + "/" + Stage + "/" + n.GPU + "/" + n.Leaf)
+	gpu := prefix + NodeStage + "/" + n.Node + "/" + CliqueStage + "/" + n.Clique + "/" + Stage + "/" + n.GPU + "/"
+	if n.Slice != "" {
+		gpu += SliceStage + "/" + n.Slice + "/"
+	}
+	return types.ResourceName(gpu + n.Leaf)
 }
 
 // ParseName reads a leaf of a GPU in two levels of groups.
-func ParseName(resource types.ResourceName) (Name, bool) {
-	rest, ok := strings.CutPrefix(string(resource), prefix)
+func ParseName(leaf types.ResourceName) (Name, bool) {
+	rest, ok := strings.CutPrefix(string(leaf), prefix)
 	if !ok {
 		return Name{}, false
 	}
 	words := strings.Split(rest, "/")
-	if len(words) != 7 || words[0] != NodeStage || words[2] != CliqueStage || words[4] != Stage {
+	if len(words) < 7 || words[0] != NodeStage || words[2] != CliqueStage || words[4] != Stage {
 		return Name{}, false
 	}
-	if words[6] != Cards && words[6] != Bytes {
-		return Name{}, false
+	name := Name{Node: words[1], Clique: words[3], GPU: words[5], Leaf: words[6]}
+	if len(words) == 9 && words[6] == SliceStage {
+		name.Slice, name.Leaf = words[7], words[8]
+		return name, name.Slice != ""
 	}
-	return Name{Node: words[1], Clique: words[3], GPU: words[5], Leaf: words[6]}, true
+	return name, len(words) == 7
 }
 
-// GPU is a GPU of a node.
+// GPU is a GPU of a node, or a MIG slice of it.
 type GPU struct {
 	UUID         string
+	Slice        string // the slice's UUID; "" for a whole GPU
+	Kind         string // see KindResource; "" is DefaultKind
 	Node, Clique string // the indexes of its groups
 	Memory       int64  // bytes; ≥ 0
+	Count        int64  // how many containers can have it; more than 1 if it is shared; 0 is 1
 }
+
+// ID returns the UUID of what a container is given: the slice's, else the GPU's.
+func (g GPU) ID() string { return cmp.Or(g.Slice, g.UUID) }
 
 // Leaf returns the name of one of the GPU's leaves.
 func (g GPU) Leaf(leaf string) types.ResourceName {
-	return Name{Node: g.Node, Clique: g.Clique, GPU: g.UUID, Leaf: leaf}.Resource()
+	return Name{Node: g.Node, Clique: g.Clique, GPU: g.UUID, Slice: g.Slice, Leaf: leaf}.Resource()
 }
 
 // Write adds the GPUs to a node's resources.
 func Write(list types.ResourceList, gpus []GPU) {
 	for _, g := range gpus {
-		list[g.Leaf(Cards)] = 1
+		list[g.Leaf(Leaf(g.Kind))] = max(g.Count, 1)
 		list[g.Leaf(Bytes)] = g.Memory
 	}
 }
 
-// Max is how many GPUs of a node are looked at. It bounds what a node's
-// annotation, which anybody may have written, can cost.
+// Max is how many GPUs or slices of one kind of a node are looked at. It bounds
+// what a node's annotation, which anybody may have written, can cost.
 const Max = 128
 
-// Free returns the GPUs that nobody uses, with the memory that nobody uses,
-// sorted by their groups and UUIDs, at most Max.
-func Free(allocatable, used types.ResourceList) []GPU {
+// Free returns the GPUs or slices of a kind that can be given out: Count is how
+// often, Memory what nobody uses of it. They are sorted by their groups and
+// UUIDs, and at most Max.
+func Free(allocatable, used types.ResourceList, kind string) []GPU {
 	var free []GPU
-	for resource, n := range allocatable {
-		name, ok := ParseName(resource)
-		if !ok || name.Leaf != Cards || n-used[resource] < 1 {
+	leaf := Leaf(kind)
+	for name, n := range allocatable {
+		parsed, ok := ParseName(name)
+		if n -= max(used[name], 0); !ok || parsed.Leaf != leaf || n < 1 {
 			continue
 		}
-		g := GPU{UUID: name.GPU, Node: name.Node, Clique: name.Clique}
+		g := GPU{UUID: parsed.GPU, Slice: parsed.Slice, Kind: kind, Node: parsed.Node, Clique: parsed.Clique, Count: n}
 		bytes := g.Leaf(Bytes)
 		g.Memory = max(allocatable[bytes]-max(used[bytes], 0), 0)
 		free = append(free, g)
@@ -102,19 +170,20 @@ func Free(allocatable, used types.ResourceList) []GPU {
 	return free[:min(len(free), Max)]
 }
 
-// Count returns how many GPUs are in use, and how many there are.
-func Count(allocatable, used types.ResourceList) (inUse, all int64) {
-	for resource := range allocatable {
-		if name, ok := ParseName(resource); ok && name.Leaf == Cards {
-			all++
-			if used[resource] > 0 {
-				inUse++
-			}
+// Count returns how many of a kind are in use, and how many there are. A GPU that
+// is shared counts as often as it can be given out.
+func Count(allocatable, used types.ResourceList, kind string) (inUse, all int64) {
+	leaf := Leaf(kind)
+	for name, n := range allocatable {
+		if parsed, ok := ParseName(name); ok && parsed.Leaf == leaf && n > 0 {
+			all = resource.AddCapped(all, n)
+			inUse = resource.AddCapped(inUse, min(max(used[name], 0), n))
 		}
 	}
 	return inUse, all
 }
 
 func compare(a, b GPU) int {
-	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Clique, b.Clique), cmp.Compare(a.UUID, b.UUID))
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Clique, b.Clique),
+		cmp.Compare(a.UUID, b.UUID), cmp.Compare(a.Slice, b.Slice))
 }

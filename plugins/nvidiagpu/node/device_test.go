@@ -114,7 +114,7 @@ func TestNoTopology(t *testing.T) {
 		m.Blind(i)
 	}
 	groups := map[string]bool{}
-	for _, g := range gpu.Free(update(t, started(t, m)).Allocatable, nil) {
+	for _, g := range gpu.Free(update(t, started(t, m)).Allocatable, nil, gpu.DefaultKind) {
 		groups[g.Node+"/"+g.Clique] = true
 	}
 	if len(groups) != 8 {
@@ -129,7 +129,7 @@ func TestHealth(t *testing.T) {
 		t.Helper()
 		info := update(t, d)
 		n := 0
-		for _, g := range gpu.Free(info.Allocatable, nil) {
+		for _, g := range gpu.Free(info.Allocatable, nil, gpu.DefaultKind) {
 			if g.UUID == fakenvml.UUID(i) {
 				n++
 			}

@@ -30,7 +30,7 @@ func TestRealGPU(t *testing.T) {
 		t.Errorf("%d GPUs, and %v, %v", len(d.gpus), nodes, err)
 	}
 	info := update(t, d)
-	free := gpu.Free(info.Allocatable, nil)
+	free := gpu.Free(info.Allocatable, nil, gpu.DefaultKind)
 	if int64(len(free)) != info.KubeCap[gpu.Resource] || len(free) != len(d.gpus) {
 		t.Errorf("%d GPUs in groups, nvidia.com/gpu %d, found %d", len(free), info.KubeCap[gpu.Resource], len(d.gpus))
 	}

@@ -37,7 +37,7 @@ type placing struct {
 // most GPUs, so that who can do with any does not stand in the way. Init
 // containers run before the others, one at a time, and use their GPUs first.
 func place(node *types.NodeInfo, pod *types.PodInfo) (connected float64, reason devicescheduler.PredicateFailureReason) {
-	p := placing{node: node, free: gpu.Free(node.Allocatable, node.Used), uses: map[gpuGroup]bool{}}
+	p := placing{node: node, free: gpu.Free(node.Allocatable, node.Used, gpu.DefaultKind), uses: map[gpuGroup]bool{}}
 	for _, part := range []struct {
 		containers map[string]types.ContainerInfo
 		choose     func(*asking) bool
@@ -174,11 +174,11 @@ func without(gpus, taken []gpu.GPU) []gpu.GPU {
 
 // short is the reason of a node that has too few GPUs for the container.
 func (p *placing) short(c asking) devicescheduler.PredicateFailureReason {
-	used, all := gpu.Count(p.node.Allocatable, p.node.Used)
+	used, all := gpu.Count(p.node.Allocatable, p.node.Used, gpu.DefaultKind)
 	name := gpu.Resource
 	if c.memory > 0 {
 		name = gpu.Memory
-		for _, g := range gpu.Free(p.node.Allocatable, nil) {
+		for _, g := range gpu.Free(p.node.Allocatable, nil, gpu.DefaultKind) {
 			if g.Memory < c.memory {
 				all--
 			}
