@@ -4,6 +4,7 @@
 package fakenvml
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 
@@ -21,6 +22,8 @@ type Machine struct {
 
 	mu     sync.Mutex
 	lost   map[int]bool
+	errors map[int]uint64
+	repair map[int]nvml.DeviceGpuRecoveryAction
 	slices map[int][]*slice
 	events []nvml.EventData
 	// OnCount is called when the GPUs are about to be read; it may be nil.
@@ -29,14 +32,11 @@ type Machine struct {
 
 // New returns a machine with the layout's GPUs. The UUID of a GPU says its index.
 func New(layout Layout) *Machine {
-	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}, slices: map[int][]*slice{}}
+	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}, errors: map[int]uint64{},
+		repair: map[int]nvml.DeviceGpuRecoveryAction{}, slices: map[int][]*slice{}}
 	for i := range layout.GPUs {
 		m.devices = append(m.devices, m.device(i))
-		if names := layout.slices(i); names != nil {
-			if err := m.Slice(i, names...); err != nil {
-				panic(err) // the layout is wrong
-			}
-		}
+		m.Restore(i)
 	}
 	m.DeviceGetCountFunc = func() (int, nvml.Return) {
 		if m.OnCount != nil {
@@ -103,6 +103,7 @@ func (m *Machine) device(i int) *server.Device {
 		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(i)
 	}
 	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
+	m.faults(d)
 	m.mig(d)
 	return d
 }
@@ -122,12 +123,81 @@ func (m *Machine) Partition(index int, mig bool) {
 	}
 }
 
+// Restore partitions the GPU as the layout says.
+func (m *Machine) Restore(index int) {
+	names := m.layout.slices(index)
+	if names == nil {
+		m.Partition(index, false)
+	} else if err := m.Slice(index, names...); err != nil {
+		panic(err) // the layout is wrong
+	}
+}
+
+// anyInstance is NVML's id of an instance for events that are not of one.
+const anyInstance = 0xFFFFFFFF
+
 // Report has the GPU report an error, such as nvml.EventTypeXidCriticalError with
-// the XID's number.
+// the XID's number. A double-bit ECC error is counted.
 func (m *Machine) Report(index int, event, data uint64) {
+	m.report(index, nvml.EventData{EventType: event, EventData: data, GpuInstanceId: anyInstance, ComputeInstanceId: anyInstance})
+}
+
+// ReportSlice has the GPU report an XID that is of its slice.
+func (m *Machine) ReportSlice(index, slice int, xid uint64) {
+	info, _ := m.slices[index][slice].instance.GetInfo()
+	m.report(index, nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: xid, GpuInstanceId: info.Id})
+}
+
+func (m *Machine) report(index int, event nvml.EventData) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.events = append(m.events, nvml.EventData{Device: m.devices[index], EventType: event, EventData: data})
+	event.Device = m.devices[index]
+	m.events = append(m.events, event)
+	if event.EventType == nvml.EventTypeDoubleBitEccError {
+		m.errors[index]++
+	}
+}
+
+// Recovery has the driver say what is to be done about the GPU, as drivers since
+// R560 do.
+func (m *Machine) Recovery(index int, action nvml.DeviceGpuRecoveryAction) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.repair[index] = action
+}
+
+// Reset sets back what the GPU counts.
+func (m *Machine) Reset(index int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.errors[index] = 0
+}
+
+// faults gives the GPU NVML's functions that say whether it is well.
+func (m *Machine) faults(d *server.Device) {
+	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.errors[d.Index], nvml.SUCCESS
+	}
+	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return 0, int(m.errors[d.Index]), m.errors[d.Index] > 0, false, nvml.SUCCESS
+	}
+	d.GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		action, says := m.repair[d.Index]
+		for i := range values {
+			values[i].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+			if says && values[i].FieldId == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION {
+				values[i].NvmlReturn = uint32(nvml.SUCCESS)
+				binary.NativeEndian.PutUint32(values[i].Value[:], uint32(action))
+			}
+		}
+		return nvml.SUCCESS
+	}
 }
 
 func (m *Machine) nextEvent() (nvml.EventData, nvml.Return) {

@@ -163,7 +163,7 @@ func TestHealth(t *testing.T) {
 	}
 	m.Report(2, nvml.EventTypeDoubleBitEccError, 0)
 	if has(1) || has(2) || !has(3) {
-		t.Error("a GPU with an error is for good out")
+		t.Error("a GPU with an error is out until it is known to be well")
 	}
 
 	m.Partition(3, true)
