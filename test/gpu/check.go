@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,9 +25,9 @@ type machine struct {
 	lib  nvml.Interface
 	load func() error // makes lib's functions callable
 	smi  smi
-	cuda string // libcuda's name or path
-	size int    // how many bytes a container copies to each GPU and back
-	dev  string // where the device nodes are
+	cuda string   // libcuda's name or path
+	size int      // how many bytes a container copies to each GPU and back
+	cdi  []string // the directories of CDI specs
 }
 
 // checks is one run of them.
@@ -34,18 +35,27 @@ type checks struct {
 	machine
 	report
 	plugin *gpunode.Device
-	gpus   []gpu.GPU // that the plugin advertises
+	units  []gpu.GPU // that the plugin advertises: GPUs and MIG slices
 	nvml   []nvmlGPU // that the machine has
+}
+
+// configure has the plugin give all that there is, and the device nodes with it, and CUDA see all that it is given.
+func configure() {
+	os.Unsetenv("CONFIG_FILE")
+	os.Unsetenv("CUDA_VISIBLE_DEVICES")
+	os.Setenv("MIG_STRATEGY", "mixed")
+	os.Setenv("PASS_DEVICE_SPECS", "true")
 }
 
 // check runs all checks.
 func (m machine) check(ctx context.Context) report {
+	configure()
 	c := checks{machine: m, plugin: gpunode.NewDevice(m.lib, m.load)}
 	if err := c.read(); err != nil {
 		c.pass("the plugin reads the GPUs", "", err.Error())
 		return c.report
 	}
-	c.pass("the plugin reads the GPUs", fmt.Sprintf("%d of %d are advertised", len(c.gpus), len(c.nvml)))
+	c.pass("the plugin reads the GPUs", fmt.Sprintf("of %d it advertises %s", len(c.nvml), describe(c.units)))
 	c.compare(ctx)
 	c.containers(ctx)
 	return c.report
@@ -60,7 +70,14 @@ func (c *checks) read() error {
 	if err := errors.Join(c.plugin.New(), c.plugin.Start(), c.plugin.UpdateNodeInfo(info)); err != nil {
 		return err
 	}
-	c.gpus = gpu.Free(info.Allocatable, nil)
+	for _, name := range slices.Sorted(maps.Keys(info.KubeAlloc)) {
+		kind, _ := gpu.Kind(name)
+		units := gpu.Free(info.Allocatable, nil, kind)
+		if n := info.KubeAlloc[name]; int64(len(units)) != n {
+			return fmt.Errorf("%s is %d, and %d are in groups", name, n, len(units))
+		}
+		c.units = append(c.units, units...)
+	}
 	n, code := c.lib.DeviceGetCount()
 	for i := 0; i < n && code == nvml.SUCCESS; i++ {
 		var g nvmlGPU
@@ -70,8 +87,8 @@ func (c *checks) read() error {
 	if code != nvml.SUCCESS {
 		return fmt.Errorf("NVML: %s", nvml.ErrorString(code))
 	}
-	if len(c.gpus) == 0 {
-		return fmt.Errorf("of %d GPUs none is advertised", n)
+	if len(c.units) == 0 {
+		return fmt.Errorf("of %d GPUs it advertises none", n)
 	}
 	return nil
 }
@@ -103,12 +120,19 @@ func (c *checks) compare(ctx context.Context) {
 		return
 	}
 	all := fmt.Sprintf("as nvidia-smi, %d GPUs", len(smi))
-	c.pass("UUIDs of GPUs", all, compareInventory(c.gpus, smi)...)
-	c.pass("memory", all, compareMemory(c.gpus, smi)...)
+	c.pass("UUIDs of GPUs", all, compareInventory(c.units, smi)...)
+	c.pass("memory", all, compareMemory(c.units, smi)...)
 	addresses, minors, modes := compareReadings(c.nvml, smi)
 	c.pass("PCI addresses", all, addresses...)
 	c.pass("minor numbers of device nodes", all, minors...)
 	c.pass("MIG modes", all, modes...)
+
+	const parts = "MIG slices against nvidia-smi -L"
+	if list, err := ask(ctx, c.smi, parseList, "-L"); err != nil {
+		c.skip(parts, err)
+	} else {
+		c.pass(parts, fmt.Sprintf("%d slices, UUIDs and profiles", len(list)), compareSlices(c.units, list)...)
+	}
 
 	const groups = "cliques and NUMA nodes against nvidia-smi topo"
 	nvlinks, err := ask(ctx, c.smi, parseMatrix, "topo", "-m")
@@ -122,7 +146,7 @@ func (c *checks) compare(ctx context.Context) {
 		c.skip(groups, err)
 		return
 	}
-	c.pass(groups, describe(c.gpus), compareGroups(c.gpus, smi, connections)...)
+	c.pass(groups, describe(c.units), compareGroups(c.units, smi, connections)...)
 }
 
 // ask runs nvidia-smi and reads what it prints.
@@ -135,18 +159,22 @@ func ask[T any](ctx context.Context, run smi, parse func([]byte) (T, error), arg
 	return parse(out)
 }
 
-func describe(gpus []gpu.GPU) string {
-	cliques, nodes := map[string]bool{}, map[string]bool{}
-	for _, g := range gpus {
-		cliques[g.Clique], nodes[g.Node] = true, true
+func describe(units []gpu.GPU) string {
+	whole, cliques, nodes := 0, map[string]bool{}, map[string]bool{}
+	for _, u := range units {
+		if u.Slice == "" {
+			whole++
+		}
+		cliques[u.Clique], nodes[u.Node] = true, true
 	}
-	return fmt.Sprintf("%d GPUs in %d cliques in %d NUMA nodes", len(gpus), len(cliques), len(nodes))
+	const text = "%d GPUs and %d MIG slices in %d cliques in %d NUMA nodes"
+	return fmt.Sprintf(text, whole, len(units)-whole, len(cliques), len(nodes))
 }
 
-// containers gives each GPU to a container of its own, then no GPU and all of them.
+// containers gives each GPU and each slice to a container of its own, then nothing, and all GPUs.
 func (c *checks) containers(ctx context.Context) {
 	const outside = "CUDA outside of containers"
-	free, err := container{CUDA: c.cuda, Bytes: c.size}.run(ctx, isolation{name: "no namespace"})
+	free, err := c.container(nil).run(ctx, isolation{name: "no namespace"})
 	switch {
 	case err != nil:
 		c.skip(outside, err)
@@ -162,12 +190,13 @@ func (c *checks) containers(ctx context.Context) {
 		c.skip("containers", err)
 		return
 	}
-	c.container(ctx, by, "a container without GPU", nil)
-	for i := range c.gpus {
-		c.container(ctx, by, "a container with "+c.gpus[i].UUID, c.gpus[i:i+1])
-	}
-	if len(c.gpus) > 1 {
-		c.container(ctx, by, "a container with all GPUs", c.gpus)
+	trials := c.trials()
+	for _, t := range trials {
+		if t.err != nil {
+			c.pass(t.name+": Allocate", "", t.err.Error())
+			continue
+		}
+		c.try(ctx, by, t, others(trials, t))
 	}
 }
 
@@ -175,7 +204,7 @@ func (c *checks) containers(ctx context.Context) {
 func (c *checks) isolation(ctx context.Context) (isolation, error) {
 	var errs []error
 	for _, by := range isolations {
-		_, err := c.with(nil).run(ctx, by)
+		_, err := c.container(nil).run(ctx, by)
 		if err == nil {
 			return by, nil
 		}
@@ -187,87 +216,117 @@ func (c *checks) isolation(ctx context.Context) (isolation, error) {
 	return isolation{}, errors.Join(errs...)
 }
 
-// container checks a container with the GPUs.
-func (c *checks) container(ctx context.Context, by isolation, name string, gpus []gpu.GPU) {
-	if err := c.allocate(gpus); err != nil {
-		c.pass(name+": Allocate", "", err.Error())
-		return
+// trial is a container that is tried.
+type trial struct {
+	name  string
+	units []gpu.GPU
+	nodes []node // that Allocate gives
+	err   error  // of Allocate
+}
+
+// trials are the containers to try. A CUDA program uses one MIG slice, so that there is none with several.
+func (c *checks) trials() []trial {
+	trials := []trial{{name: "no GPU"}}
+	var whole []gpu.GPU
+	for i, u := range c.units {
+		trials = append(trials, trial{name: u.ID(), units: c.units[i : i+1]})
+		if u.Slice == "" {
+			whole = append(whole, u)
+		}
 	}
-	given := c.with(gpus)
+	if len(whole) > 1 {
+		trials = append(trials, trial{name: "all GPUs", units: whole})
+	}
+	for i, t := range trials {
+		trials[i].nodes, trials[i].err = c.allocate(t.units)
+	}
+	return trials
+}
+
+// allocate has the plugin give a container the units, as the scheduler would assign them, and returns the device nodes.
+func (c *checks) allocate(units []gpu.GPU) ([]node, error) {
+	container := types.NewContainerInfo()
+	for i, u := range units {
+		for _, leaf := range []string{gpu.Leaf(u.Kind), gpu.Bytes} {
+			want := gpu.Name{Node: "0", Clique: "0", GPU: fmt.Sprint(i), Leaf: leaf}
+			if u.Slice != "" {
+				want.Slice = "0"
+			}
+			container.AllocateFrom[want.Resource()] = u.Leaf(leaf)
+		}
+	}
+	_, devices, env, err := c.plugin.Allocate(&types.PodInfo{}, container)
+	if err != nil {
+		return nil, err
+	}
+	if len(units) > 0 && len(devices) == 0 {
+		return nil, fmt.Errorf("it gives no device, and the environment %v", env)
+	}
+	var nodes []node
+	for _, device := range devices {
+		if filepath.IsAbs(device) {
+			nodes = append(nodes, node{device, device})
+			continue
+		}
+		described, err := cdiNodes(c.cdi, device)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, described...)
+	}
+	return nodes, nil
+}
+
+// others are the device nodes that other containers were given, and this one was not.
+func others(trials []trial, t trial) []string {
+	var paths []string
+	for _, other := range trials {
+		for _, n := range other.nodes {
+			if !slices.Contains(t.nodes, n) && !slices.Contains(paths, n.Path) {
+				paths = append(paths, n.Path)
+			}
+		}
+	}
+	return paths
+}
+
+func (c *checks) container(nodes []node) container {
+	return container{Nodes: nodes, CUDA: c.cuda, Bytes: c.size}
+}
+
+// try adds the rows of a container.
+func (c *checks) try(ctx context.Context, by isolation, t trial, others []string) {
+	name := "a container with " + t.name
+	given := c.container(t.nodes)
+	given.Others = others
 	found, err := given.run(ctx, by)
 	if err != nil {
 		c.pass(name, "", err.Error())
 		return
 	}
-	var want differences
-	for _, g := range gpus {
-		want = append(want, bare(g.UUID))
+	var want []string
+	for _, u := range t.units {
+		want = append(want, bare(u.ID()))
 	}
-	var wrong differences
 	slices.Sort(want)
-	if slices.Sort(found.UUIDs); !slices.Equal(want, found.UUIDs) {
-		wrong.add("CUDA sees %q, want %q", found.UUIDs, want)
-	}
-	if found.NoCUDA != "" && len(gpus) > 0 {
-		wrong.add("CUDA does not start: %s", found.NoCUDA)
-	}
-	detail := fmt.Sprintf("in %s CUDA sees %d GPUs", by.name, len(want))
-	if found.NoCUDA != "" {
-		detail += ": " + found.NoCUDA
+	slices.Sort(found.UUIDs)
+	detail := fmt.Sprintf("in %s CUDA sees %d of %d. %s", by.name, len(found.UUIDs), len(want), found.NoCUDA)
+	var wrong differences
+	if !slices.Equal(want, found.UUIDs) {
+		wrong.add("CUDA sees %q, want %q. %s", found.UUIDs, want, found.NoCUDA)
 	}
 	c.pass(name+": sees", detail, wrong...)
-	if len(gpus) > 0 {
+	if len(want) > 0 {
 		c.pass(name+": copies", fmt.Sprintf("%d MiB to each and back", c.size>>20), found.Errors...)
 	}
-	if len(given.Others) > 0 {
+	if len(others) > 0 {
 		var opened differences
 		if len(found.Opened) > 0 {
 			opened.add("it could open %s", strings.Join(found.Opened, ", "))
 		}
-		c.pass(name+": others", fmt.Sprintf("cannot open %s", strings.Join(given.Others, ", ")), opened...)
+		c.pass(name+": others", fmt.Sprintf("cannot open %s", strings.Join(others, ", ")), opened...)
 	}
 }
 
 // bare is a UUID as CUDA has it.
 func bare(uuid string) string { return strings.TrimPrefix(strings.TrimPrefix(uuid, "GPU-"), "MIG-") }
-
-// allocate has the plugin give a container the GPUs, as the scheduler would assign them.
-func (c *checks) allocate(gpus []gpu.GPU) error {
-	container := types.NewContainerInfo()
-	for i, g := range gpus {
-		for _, leaf := range []string{gpu.Cards, gpu.Bytes} {
-			want := gpu.Name{Node: "0", Clique: "0", GPU: fmt.Sprint(i), Leaf: leaf}.Resource()
-			container.AllocateFrom[want] = g.Leaf(leaf)
-		}
-	}
-	_, devices, env, err := c.plugin.Allocate(&types.PodInfo{}, container)
-	if err == nil && len(gpus) > 0 && len(devices) == 0 && len(env) == 0 {
-		return errors.New("it gives nothing")
-	}
-	return err
-}
-
-// control are the device nodes that each container with a GPU needs, as far as the machine has them.
-var control = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"}
-
-// with is the container that has the GPUs' device nodes, and must not open those of the others.
-func (c *checks) with(gpus []gpu.GPU) container {
-	given := container{CUDA: c.cuda, Bytes: c.size}
-	add := func(name string) {
-		given.Nodes = append(given.Nodes, node{filepath.Join(c.dev, name), "/dev/" + name})
-	}
-	for _, g := range c.nvml {
-		name := fmt.Sprintf("nvidia%d", g.minor)
-		if slices.ContainsFunc(gpus, func(have gpu.GPU) bool { return have.UUID == g.uuid }) {
-			add(name)
-		} else {
-			given.Others = append(given.Others, "/dev/"+name)
-		}
-	}
-	for _, name := range control {
-		if _, err := os.Stat(filepath.Join(c.dev, name)); err == nil && len(gpus) > 0 {
-			add(name)
-		}
-	}
-	return given
-}

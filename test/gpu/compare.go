@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
@@ -19,21 +21,31 @@ type differences []string
 
 func (d *differences) add(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
 
-// compareInventory compares the GPUs that the plugin advertises with those of nvidia-smi. Those in MIG mode are not
-// advertised as whole GPUs.
+// compareInventory compares the GPUs that the plugin advertises with those of nvidia-smi: as whole ones if they are not
+// in MIG mode, else by their slices.
 func compareInventory(advertised []gpu.GPU, smi []smiGPU) (d differences) {
-	have := map[string]bool{}
+	whole, parts := map[string]int{}, map[string]int{}
 	for _, g := range advertised {
-		have[g.UUID] = true
+		if g.Slice == "" {
+			whole[g.UUID]++
+		} else {
+			parts[g.UUID]++
+		}
 	}
 	for _, s := range smi {
-		if whole := s.MIG != "Enabled"; whole != have[s.UUID] {
-			d.add("%s with MIG mode %s: advertised as a whole GPU: %v", s.UUID, s.MIG, have[s.UUID])
+		want := 1
+		if s.MIG == "Enabled" {
+			want = 0
 		}
-		delete(have, s.UUID)
+		if whole[s.UUID] != want || parts[s.UUID] != len(s.Slices) {
+			const text = "%s with MIG mode %s is advertised %d times, with %d slices; nvidia-smi has %d slices"
+			d.add(text, s.UUID, s.MIG, whole[s.UUID], parts[s.UUID], len(s.Slices))
+		}
 	}
-	for uuid := range have {
-		d.add("%s is advertised, and nvidia-smi does not have it", uuid)
+	for _, g := range advertised {
+		if !slices.ContainsFunc(smi, func(s smiGPU) bool { return s.UUID == g.UUID }) {
+			d.add("%s is advertised, and nvidia-smi does not have it", g.ID())
+		}
 	}
 	return d
 }
@@ -41,17 +53,64 @@ func compareInventory(advertised []gpu.GPU, smi []smiGPU) (d differences) {
 // compareMemory allows for 1 MiB, since nvidia-smi rounds.
 func compareMemory(advertised []gpu.GPU, smi []smiGPU) (d differences) {
 	for _, s := range smi {
-		for _, g := range advertised {
-			if g.UUID != s.UUID || s.Memory == "N/A" && g.Memory == 0 {
-				continue
-			}
-			want, err := mebibytes(s.Memory)
-			if err != nil {
-				d.add("%s: %v", s.UUID, err)
-			} else if got := g.Memory >> 20; max(got-want, want-got) > 1 {
-				d.add("%s: %d MiB are advertised, and nvidia-smi says %s", s.UUID, got, s.Memory)
+		want := []string{s.Memory}
+		if s.MIG == "Enabled" {
+			want = nil
+			for _, part := range s.Slices {
+				want = append(want, part.Memory)
 			}
 		}
+		compareAmounts(&d, s.UUID, amounts(advertised, s.UUID), want)
+	}
+	return d
+}
+
+// amounts are the MiB of what is advertised of a GPU, sorted.
+func amounts(advertised []gpu.GPU, uuid string) []int64 {
+	var mib []int64
+	for _, g := range advertised {
+		if g.UUID == uuid {
+			mib = append(mib, g.Memory>>20)
+		}
+	}
+	slices.Sort(mib)
+	return mib
+}
+
+func compareAmounts(d *differences, uuid string, got []int64, texts []string) {
+	var want []int64
+	for _, text := range texts {
+		n, err := mebibytes(text)
+		if err != nil {
+			d.add("%s: %v", uuid, err)
+			return
+		}
+		want = append(want, n)
+	}
+	slices.Sort(want)
+	near := func(a, b int64) bool { return max(a-b, b-a) <= 1 }
+	if len(got) == len(want) && !slices.EqualFunc(got, want, near) { // other numbers are of compareInventory
+		d.add("%s: %d MiB are advertised, and nvidia-smi says %d", uuid, got, want)
+	}
+}
+
+// compareSlices compares the MIG slices that are advertised, by UUID and profile, of which a resource's name has "." for
+// "+".
+func compareSlices(advertised []gpu.GPU, smi []smiDevice) (d differences) {
+	kinds := map[string]string{}
+	for _, g := range advertised {
+		if g.Slice != "" {
+			kinds[g.Slice] = g.Kind
+		}
+	}
+	for _, s := range smi {
+		if want := "mig-" + strings.ReplaceAll(s.profile, "+", "."); kinds[s.uuid] != want {
+			d.add("%s is advertised as %q, want %q", s.uuid, kinds[s.uuid], want)
+		}
+		delete(kinds, s.uuid)
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(kinds)) {
+		d.add("%s is advertised, and nvidia-smi does not have it", uuid)
 	}
 	return d
 }

@@ -227,12 +227,17 @@ func (c container) try() outcome {
 	return o
 }
 
-// opens reports whether the device node can be opened. One that exists and fails otherwise than by a lack of
-// permission counts, since it leads to a driver.
+// opens reports whether the device node can be opened. A failure other than that it is not there, or not permitted, is
+// of a driver, to which the node then leads.
 func opens(path string) bool {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err == nil {
-		file.Close()
+	for _, flag := range []int{os.O_RDWR, os.O_RDONLY} { // those of MIG slices can only be read
+		file, err := os.OpenFile(path, flag, 0)
+		if err == nil {
+			file.Close()
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return true
+		}
 	}
-	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
+	return false
 }

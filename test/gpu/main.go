@@ -31,7 +31,7 @@ func main() {
 		smi:  nvidiaSMI,
 		cuda: libcuda,
 		size: copied,
-		dev:  "/dev",
+		cdi:  []string{"/etc/cdi", "/var/run/cdi"},
 	}
 	r := m.check(ctx)
 	if ctx.Err() != nil {

@@ -40,9 +40,7 @@ type smiGPU struct {
 }
 
 type smiSlice struct {
-	GPUInstance     string `xml:"gpu_instance_id"`
-	ComputeInstance string `xml:"compute_instance_id"`
-	Memory          string `xml:"fb_memory_usage>total"`
+	Memory string `xml:"fb_memory_usage>total"`
 }
 
 // parseQuery reads the output of nvidia-smi -q -x: its GPUs in the order of NVML's indexes.
@@ -62,8 +60,30 @@ func parseQuery(data []byte) ([]smiGPU, error) {
 	return log.GPUs, nil
 }
 
-// mebibytes reads an amount as "81920 MiB".
+// smiDevice is a MIG slice in the output of nvidia-smi -L.
+type smiDevice struct{ uuid, profile string }
+
+var smiDeviceLine = regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[^)]+)\)$`)
+
+// parseList reads the output of nvidia-smi -L: the MIG slices, of which -q -x has neither UUIDs nor profiles.
+func parseList(data []byte) ([]smiDevice, error) {
+	var list []smiDevice
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, " \r\n")
+		if words := smiDeviceLine.FindStringSubmatch(line); words != nil {
+			list = append(list, smiDevice{uuid: words[2], profile: words[1]})
+		} else if line != "" && !strings.HasPrefix(line, "GPU ") {
+			return nil, fmt.Errorf("nvidia-smi -L: line %q is neither a GPU nor a MIG slice", line)
+		}
+	}
+	return list, nil
+}
+
+// mebibytes reads an amount as "81920 MiB". A GPU without memory of its own has "N/A".
 func mebibytes(text string) (int64, error) {
+	if text == "N/A" {
+		return 0, nil
+	}
 	number, ok := strings.CutSuffix(text, " MiB")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil {

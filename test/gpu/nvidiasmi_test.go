@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestParseQuery(t *testing.T) {
 	want := []smiGPU{
 		{
 			UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000001", Minor: "1", MIG: "Enabled", Bus: "00000000:01:00.0",
-			Memory: "81920 MiB", Slices: []smiSlice{{"3", "0", "19968 MiB"}, {"4", "0", "19968 MiB"}},
+			Memory: "81920 MiB", Slices: []smiSlice{{"19968 MiB"}, {"19968 MiB"}},
 		},
 		{
 			UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000002", Minor: "0", MIG: "N/A", Bus: "00000000:81:00.0",
@@ -49,6 +50,26 @@ func TestParseQuery(t *testing.T) {
 		if got, err := parseQuery([]byte(input)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %v, want %q", input, got, err, want)
 		}
+	}
+}
+
+// As in NVIDIA's MIG user guide, https://docs.nvidia.com/datacenter/tesla/mig-user-guide.
+func TestParseList(t *testing.T) {
+	got, err := parseList([]byte("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5c9a1f0e-0000-4000-8000-000000000001)\n" +
+		"  MIG 3g.20gb     Device  0: (UUID: MIG-5c9a1f0e-0000-5000-8000-000000000003)\n" +
+		"  MIG 1c.2g.10gb  Device  1: (UUID: MIG-5c9a1f0e-0000-5000-8000-000000000004)\n" +
+		"  MIG 1g.5gb+me   Device  2: (UUID: MIG-5c9a1f0e-0000-5000-8000-000000000005)\n" +
+		"GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-5c9a1f0e-0000-4000-8000-000000000002)\n"))
+	want := []smiDevice{
+		{"MIG-5c9a1f0e-0000-5000-8000-000000000003", "3g.20gb"},
+		{"MIG-5c9a1f0e-0000-5000-8000-000000000004", "1c.2g.10gb"},
+		{"MIG-5c9a1f0e-0000-5000-8000-000000000005", "1g.5gb+me"},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
+	if got, err := parseList([]byte("No devices found.\n")); err == nil {
+		t.Errorf("%v of a list without GPUs", got)
 	}
 }
 

@@ -1,13 +1,18 @@
-// A libcuda for tests: its GPUs are the device nodes /dev/nvidia<n> that it can open, with fakenvml's UUIDs. Without
-// /dev/nvidiactl it has none, as NVIDIA's. CORRUPT has it change what is copied, BLIND see one GPU too few, and
-// NEAR give the UUIDs of neighbours.
+// A libcuda for tests: its GPUs are the device nodes /dev/nvidia<n> that it can open, with fakenvml's UUIDs, without
+// those with a variable FAKE_MIG_<n>. Its MIG slices are the /dev/nvidia-caps/nvidia-cap<n> that it can open and that
+// have their UUID in FAKE_CAP_<n>. As NVIDIA's it makes nodes that are missing, if it may, and has no GPU without
+// /dev/nvidiactl. CORRUPT has it change what is copied, BLIND see one GPU too few, and NEAR give the UUIDs of
+// neighbours.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-static int minors[16], n;
+static unsigned char uuids[16][16];
+static int n;
 
 static int opens(const char *path) {
 	int file = open(path, O_RDWR);
@@ -20,11 +25,24 @@ int cuInit(unsigned flags) {
 	if (!opens("/dev/nvidiactl"))
 		return 100;
 	n = 0;
-	for (int i = 0; i < 16; i++) {
-		char path[32];
+	for (int i = 0; i < 8; i++) {
+		static const unsigned char fake[16] = {0xfa, 0x4e, 0, 0, 0, 0, 0x40, 0, 0x80};
+		char path[64], variable[32];
 		snprintf(path, sizeof path, "/dev/nvidia%d", i);
-		if (opens(path))
-			minors[n++] = i;
+		snprintf(variable, sizeof variable, "FAKE_MIG_%d", i);
+		mknod(path, S_IFCHR | 0666, makedev(1, 3));
+		if (opens(path) && getenv(variable) == NULL) {
+			memcpy(uuids[n], fake, sizeof fake);
+			uuids[n++][15] = i;
+		}
+		snprintf(path, sizeof path, "/dev/nvidia-caps/nvidia-cap%d", i);
+		snprintf(variable, sizeof variable, "FAKE_CAP_%d", i);
+		const char *hex = getenv(variable);
+		if (hex != NULL && opens(path)) {
+			for (int j = 0; j < 16; j++)
+				sscanf(hex + 2 * j, "%2hhx", &uuids[n][j]);
+			n++;
+		}
 	}
 #ifdef BLIND
 	n--;
@@ -36,9 +54,7 @@ int cuDeviceGetCount(int *count) { *count = n; return 0; }
 int cuDeviceGet(int *device, int i) { *device = i; return i < n ? 0 : 101; }
 
 int cuDeviceGetUuid_v2(char *uuid, int device) {
-	static const unsigned char fake[16] = {0xfa, 0x4e, 0, 0, 0, 0, 0x40, 0, 0x80};
-	memcpy(uuid, fake, sizeof fake);
-	uuid[15] = minors[device];
+	memcpy(uuid, uuids[device], 16);
 #ifdef NEAR
 	uuid[15]++;
 #endif
