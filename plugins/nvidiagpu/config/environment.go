@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -54,6 +55,12 @@ func FromEnvironment(getenv func(string) string) (Environment, []string, error) 
 	return e, warnings, (&Config{MIGStrategy: e.migStrategy}).check()
 }
 
+// ByLabel reports whether the Node's label chooses the file.
+func (e Environment) ByLabel() bool {
+	stat, err := os.Stat(e.File)
+	return err == nil && stat.IsDir()
+}
+
 // Load returns the configuration of a Node with the label.
 func (e Environment) Load(label string) (*Config, []string, error) {
 	data, name, err := e.read(label)
@@ -67,17 +74,10 @@ func (e Environment) Load(label string) (*Config, []string, error) {
 	for i, w := range warnings {
 		warnings[i] = name + ": " + w
 	}
-	if e.migStrategy != "" {
-		c.MIGStrategy = e.migStrategy
-	}
+	c.MIGStrategy = cmp.Or(e.migStrategy, c.MIGStrategy)
+	c.MPSRoot = cmp.Or(e.mpsRoot, c.MPSRoot, defaultMPSRoot)
 	if e.passDeviceSpecs != nil {
 		c.PassDeviceSpecs = *e.passDeviceSpecs
-	}
-	if e.mpsRoot != "" {
-		c.MPSRoot = e.mpsRoot
-	}
-	if c.MPSRoot == "" {
-		c.MPSRoot = defaultMPSRoot
 	}
 	if err := c.check(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
@@ -91,7 +91,7 @@ func (e Environment) read(label string) ([]byte, string, error) {
 		return nil, "the environment", nil
 	}
 	name := e.File
-	if stat, err := os.Stat(name); err == nil && stat.IsDir() {
+	if e.ByLabel() {
 		file, err := e.choose(label)
 		if err != nil {
 			return nil, "", err

@@ -139,7 +139,9 @@ const anyInstance = 0xFFFFFFFF
 // Report has the GPU report an error, such as nvml.EventTypeXidCriticalError with
 // the XID's number. A double-bit ECC error is counted.
 func (m *Machine) Report(index int, event, data uint64) {
-	m.report(index, nvml.EventData{EventType: event, EventData: data, GpuInstanceId: anyInstance, ComputeInstanceId: anyInstance})
+	m.report(index, nvml.EventData{
+		EventType: event, EventData: data, GpuInstanceId: anyInstance, ComputeInstanceId: anyInstance,
+	})
 }
 
 // ReportSlice has the GPU report an XID that is of its slice.

@@ -16,7 +16,9 @@ import (
 // Allocate gives the container its GPUs and slices: as CDI devices if CDI specs
 // describe all of them by UUID, otherwise in the environment variable that NVIDIA's
 // container runtime reads, with their device nodes if the configuration says so.
-func (d *Device) Allocate(_ *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+func (d *Device) Allocate(
+	_ *types.PodInfo, c *types.ContainerInfo,
+) ([]device.Mount, []string, map[string]string, error) {
 	names, err := assigned(c)
 	if err != nil || len(names) == 0 {
 		return nil, nil, nil, err
@@ -104,8 +106,8 @@ func (d *Device) shared(names []name) (config.Share, error) {
 				share = u.share
 			}
 			if count[u.Kind]++; count[u.Kind] > 1 && u.share.FailAboveOne {
-				return share, fmt.Errorf("more than one %s was assigned, and the node's configuration allows a container one: "+
-					"failRequestsGreaterThanOne, or MPS", gpu.KindResource(u.Kind))
+				return share, fmt.Errorf("more than one %s was assigned, and the node's configuration allows "+
+					"a container one (failRequestsGreaterThanOne, or MPS)", gpu.KindResource(u.Kind))
 			}
 		}
 	}
@@ -123,8 +125,8 @@ func (d *Device) usable(names []name) error {
 			why = d.silent(n)
 		}
 		if why != "" {
-			errs = append(errs, fmt.Errorf("%s was assigned and cannot be used: %s: delete the pod, so that it gets another",
-				n.what(), why))
+			errs = append(errs, fmt.Errorf("%s was assigned and cannot be used: %s: "+
+				"delete the pod, so that it gets another", n.what(), why))
 		}
 	}
 	order := map[string]int{}

@@ -30,6 +30,9 @@ type Device struct {
 
 	environment config.Environment
 	config      *config.Config
+	warnings    []string // of config
+	misconfig   error    // why the configuration that the node is to have is not config
+	looked      bool     // for NodeLabels, so that UpdateNodeInfo need not
 	initialised bool
 	gpus        []found         // that NVML answers for
 	broken      []missing       // that it does not answer for
@@ -43,6 +46,7 @@ type Device struct {
 var (
 	_ device.Device        = (*Device)(nil)
 	_ device.VariableOwner = (*Device)(nil)
+	_ device.NodeLabeler   = (*Device)(nil)
 	_ device.LossReporter  = (*Device)(nil)
 )
 
@@ -68,11 +72,9 @@ func (d *Device) Start() error {
 	if d.environment, warnings, err = config.FromEnvironment(d.getenv); err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		klog.InfoS("NVIDIA GPUs", "plugin", d.GetName(), "warning", w)
-	}
+	d.warn(warnings)
 	d.health.rules = d.environment.Health
-	if d.config, _, err = d.environment.Load(""); err != nil {
+	if err := d.configure(""); err != nil && !d.environment.ByLabel() {
 		return err
 	}
 	return d.look()
@@ -157,9 +159,15 @@ func (d *Device) tell(text string) {
 // UpdateNodeInfo says which GPUs and slices the node has and how they are connected.
 // Those that failed are left out.
 func (d *Device) UpdateNodeInfo(node *types.NodeInfo) error {
-	if err := d.look(); err != nil {
-		return err
+	if d.misconfig != nil {
+		return d.misconfig
 	}
+	if !d.looked {
+		if err := d.look(); err != nil {
+			return err
+		}
+	}
+	d.looked = false
 	// A kind that was never there is not even none: another plugin may advertise it.
 	counts := map[string]int64{}
 	for kind := range d.kinds {

@@ -6,5 +6,6 @@
 //   - plan.go: which of them are given out, as what
 //   - allocate.go, cdi.go, devicenodes.go: what a container is given, and what it
 //     has lost
+//   - labels.go: the configuration by the Node's label, and labels of the Node
 //   - device.go: the same as a device.Device
 package node

@@ -38,7 +38,8 @@ func plan(c *config.Config, gpus []found) ([]unit, []missing) {
 			out = append(out, missing{g.UUID, "it is in MIG mode, and the MIG strategy is none: " +
 				"set it to mixed or single, or switch the GPU's MIG mode off"})
 		case len(g.slices) == 0:
-			out = append(out, missing{g.UUID, "it is in MIG mode and has no slices: create some, as with nvidia-smi mig"})
+			out = append(out, missing{g.UUID, "it is in MIG mode and has no slices: " +
+				"create some, as with nvidia-smi mig"})
 		}
 		if !g.mig || unlike[g.UUID] != "" {
 			continue

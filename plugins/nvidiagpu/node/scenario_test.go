@@ -118,7 +118,8 @@ func (s *story) start(t *testing.T, layout, input string) string {
 // host has the files of a node with a driver.
 func host(t *testing.T) string {
 	root := t.TempDir()
-	minors := "config 1\nmonitor 2\ngpu1/gi0/access 3\ngpu1/gi0/ci0/access 4\ngpu1/gi1/access 5\ngpu1/gi1/ci0/access 6\n"
+	minors := "config 1\nmonitor 2\n" +
+		"gpu1/gi0/access 3\ngpu1/gi0/ci0/access 4\ngpu1/gi1/access 5\ngpu1/gi1/ci0/access 6\n"
 	for path, text := range map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", migMinors: minors} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
