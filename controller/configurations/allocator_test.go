@@ -102,8 +102,9 @@ func TestStatusHandsOver(t *testing.T) {
 	if a := dra.Status.Allocator; a == nil || a.Current != akriv0.AllocatorDRA || len(a.Held) != 1 {
 		t.Fatalf("status.allocator is %+v", a)
 	}
-	if reason := meta.FindStatusCondition(dra.Status.Conditions, akriv0.ConditionAllocatorReady).Reason; reason != instancesHeld {
-		t.Errorf("the condition's reason is %s", reason)
+	condition := meta.FindStatusCondition(dra.Status.Conditions, akriv0.ConditionAllocatorReady)
+	if condition.Reason != instancesHeld {
+		t.Errorf("the condition is %+v", condition)
 	}
 	back := dra.DeepCopy()
 	back.Spec.Allocator = akriv0.AllocatorSlots

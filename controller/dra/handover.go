@@ -49,7 +49,8 @@ func (h *Handover) heldByDRA(ctx context.Context, configuration string) (held []
 	}
 	// First, since a scheduler allocates what is in them.
 	published := &resourceapi.ResourceSliceList{}
-	err = h.Live.List(ctx, published, client.MatchingFields{resourceapi.ResourceSliceSelectorDriver: v1alpha1.DRADriver})
+	err = h.Live.List(ctx, published,
+		client.MatchingFields{resourceapi.ResourceSliceSelectorDriver: v1alpha1.DRADriver})
 	if apierrors.IsNotFound(err) { // the API server does not have the kind any more
 		return nil, nil
 	}

@@ -66,16 +66,21 @@ func TestHandover(t *testing.T) {
 		taken   bool
 		want    *akriv0.AllocatorStatus
 	}{
-		"slots as ever":          {spec: akriv0.AllocatorSlots, objects: []client.Object{allocated(v1alpha1.DRADriver, instance("x"))}},
-		"to DRA":                 {spec: akriv0.AllocatorDRA, want: dra()},
-		"to DRA, some are held":  {spec: akriv0.AllocatorDRA, claims: []*v1alpha1.SlotClaim{claimed("x", "cam-0")}, want: dra(instance("x"))},
-		"DRA's own hold nothing": {spec: akriv0.AllocatorDRA, now: dra(), claims: []*v1alpha1.SlotClaim{claimed("x", "")}, want: dra()},
-		"another has the name":   {spec: akriv0.AllocatorDRA, taken: true},
-		"to slots":               {spec: akriv0.AllocatorSlots, now: dra()},
+		"slots as ever": {spec: akriv0.AllocatorSlots,
+			objects: []client.Object{allocated(v1alpha1.DRADriver, instance("x"))}},
+		"to DRA": {spec: akriv0.AllocatorDRA, want: dra()},
+		"to DRA, some are held": {spec: akriv0.AllocatorDRA, claims: []*v1alpha1.SlotClaim{claimed("x", "cam-0")},
+			want: dra(instance("x"))},
+		"DRA's own hold nothing": {spec: akriv0.AllocatorDRA, now: dra(),
+			claims: []*v1alpha1.SlotClaim{claimed("x", "")}, want: dra()},
+		"another has the name": {spec: akriv0.AllocatorDRA, taken: true},
+		"to slots":             {spec: akriv0.AllocatorSlots, now: dra()},
 		"to slots, published": {spec: akriv0.AllocatorSlots, now: dra(), want: slots(instance("x")),
-			objects: []client.Object{published(v1alpha1.DRADriver, "", "x"), published("other", "", "y"), published(v1alpha1.DRADriver, "a", "z")}},
+			objects: []client.Object{published(v1alpha1.DRADriver, "", "x"), published("other", "", "y"),
+				published(v1alpha1.DRADriver, "a", "z")}},
 		"to slots, allocated": {spec: akriv0.AllocatorSlots, now: slots(), want: slots(instance("y")),
-			objects: []client.Object{allocated(v1alpha1.DRADriver, instance("y")), allocated("other", instance("x")), allocated(v1alpha1.DRADriver, "lamp-123456")}},
+			objects: []client.Object{allocated(v1alpha1.DRADriver, instance("y")), allocated("other", instance("x")),
+				allocated(v1alpha1.DRADriver, "lamp-123456")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := draConfiguration("cam")

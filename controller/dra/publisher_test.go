@@ -289,7 +289,8 @@ func TestDroppedFields(t *testing.T) {
 	desired.Spec.Devices, actual.Spec.Devices = devices("x"), []resourceapi.Device{{Name: "x"}}
 	drop := func() {
 		q.current = "cam/a"
-		q.failed(t.Context(), &resourceslice.DroppedFieldsError{PoolName: "cam/a", DesiredSlice: desired, ActualSlice: actual}, "")
+		q.failed(t.Context(), &resourceslice.DroppedFieldsError{PoolName: "cam/a", DesiredSlice: desired,
+			ActualSlice: actual}, "")
 	}
 	multiple := func() bool { return q.wanted["cam/a"].Slices[0].Devices[0].AllowMultipleAllocations != nil }
 	if drop(); multiple() {

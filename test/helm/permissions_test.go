@@ -53,7 +53,8 @@ func TestControllerWithoutScheduler(t *testing.T) {
 			t.Errorf("in mode %s the controller runs with %s, want --without-scheduler: %t", mode, args, want)
 		}
 	}
-	args := fmt.Sprint(container(h.render(t, "--set", "kubecri.mode=device-plugin").get(t, "Deployment", "kubeslot-controller"))["args"])
+	args := fmt.Sprint(container(h.render(t, "--set", "kubecri.mode=device-plugin").get(t, "Deployment",
+		"kubeslot-controller"))["args"])
 	if strings.Contains(args, "--without-scheduler") {
 		t.Errorf("beside a scheduler of ours the controller runs with %s", args)
 	}

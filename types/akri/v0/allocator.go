@@ -17,7 +17,8 @@ const (
 const MaxHeldInstances = 100
 
 // AllocatorStatus says who gives a Configuration's devices. kube-scheduler's leader alone writes it, or where
-// none runs the controller, and components decide by it: without it, or with Slots, the scheduler gives slots; with DRA it gives none,
+// none runs the controller, and components decide by it: without it, or with Slots, the scheduler
+// gives slots; with DRA it gives none,
 // and the controller publishes the Instances that are not held.
 //
 //	spec.allocator  status.allocator  the scheduler           the controller
