@@ -22,17 +22,19 @@ type Machine struct {
 
 	mu     sync.Mutex
 	lost   map[int]bool
+	events map[int]bool // whether they are reported, by GPU
+	queue  []nvml.EventData
 	errors map[int]uint64
 	repair map[int]nvml.DeviceGpuRecoveryAction
 	slices map[int][]*slice
-	events []nvml.EventData
 	// OnCount is called when the GPUs are about to be read; it may be nil.
 	OnCount func()
 }
 
 // New returns a machine with the layout's GPUs. The UUID of a GPU says its index.
 func New(layout Layout) *Machine {
-	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}, errors: map[int]uint64{},
+	m := &Machine{Server: dgxa100.New(), layout: layout,
+		lost: map[int]bool{}, events: map[int]bool{}, errors: map[int]uint64{},
 		repair: map[int]nvml.DeviceGpuRecoveryAction{}, slices: map[int][]*slice{}}
 	for i := range layout.GPUs {
 		m.devices = append(m.devices, m.device(i))
@@ -102,17 +104,26 @@ func (m *Machine) device(i int) *server.Device {
 	d.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) {
 		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(i)
 	}
-	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
+	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.events[i] = true
+		return nvml.SUCCESS
+	}
 	m.faults(d)
 	m.mig(d)
 	return d
 }
 
-// Lose has the GPU fall off the bus, or come back.
+// Lose has the GPU fall off the bus, or come back; what it reports is to be
+// registered for again.
 func (m *Machine) Lose(index int, lost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lost[index] = lost
+	if lost {
+		delete(m.events, index)
+	}
 }
 
 // Partition switches the GPU's MIG mode, with no slices.
@@ -154,7 +165,9 @@ func (m *Machine) report(index int, event nvml.EventData) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	event.Device = m.devices[index]
-	m.events = append(m.events, event)
+	if m.events[index] {
+		m.queue = append(m.queue, event)
+	}
 	if event.EventType == nvml.EventTypeDoubleBitEccError {
 		m.errors[index]++
 	}
@@ -205,11 +218,11 @@ func (m *Machine) faults(d *server.Device) {
 func (m *Machine) nextEvent() (nvml.EventData, nvml.Return) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.events) == 0 {
+	if len(m.queue) == 0 {
 		return nvml.EventData{}, nvml.ERROR_TIMEOUT
 	}
-	e := m.events[0]
-	m.events = m.events[1:]
+	e := m.queue[0]
+	m.queue = m.queue[1:]
 	return e, nvml.SUCCESS
 }
 

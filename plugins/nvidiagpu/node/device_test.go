@@ -232,7 +232,7 @@ func TestAllocateCDI(t *testing.T) {
 	// A slice is described by its own UUID.
 	sliced := started(t, fakenvml.New(fakenvml.Layouts["mig-alike"]))
 	sliced.cdiFolders = []string{dir}
-	got := gpu.GPU{UUID: zero, Slice: fakenvml.SliceUUID(0, nvml.GPU_INSTANCE_PROFILE_3_SLICE, 0)}
+	got := gpu.GPU{UUID: one, Slice: fakenvml.SliceUUID(1, nvml.GPU_INSTANCE_PROFILE_3_SLICE, 0)}
 	writeSpec(t, dir, "mig.yaml", got.Slice)
 	want := gpu.Name{Slice: "0", Leaf: "mig-3g.40gb"}.Resource()
 	c := &types.ContainerInfo{AllocateFrom: types.ResourceLocation{want: got.Leaf("mig-3g.40gb")}}

@@ -102,27 +102,28 @@ func (h *health) why(gpu, slice string) string {
 	return ""
 }
 
-// watch listens to the errors of a GPU that it does not listen to yet. A GPU
-// that cannot report them is found out when a call fails.
+// watch listens to the errors of a GPU that it does not listen to yet, which one
+// that did not answer meanwhile is again. A GPU that cannot report them is found
+// out when a call fails.
 func (h *health) watch(gpus []found) {
 	if h.events == nil {
 		set, code := h.lib.EventSetCreate()
 		if code != nvml.SUCCESS {
 			return
 		}
-		h.events, h.known = set, map[string]bool{}
+		h.events = set
 	}
+	known := map[string]bool{}
 	for _, g := range gpus {
-		if h.known[g.UUID] {
-			continue
-		}
-		if all, code := g.handle.GetSupportedEventTypes(); code == nvml.SUCCESS {
-			const want = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
-			if g.handle.RegisterEvents(all&want, h.events) == nvml.SUCCESS {
-				h.known[g.UUID] = true
-			}
-		}
+		known[g.UUID] = h.known[g.UUID] || h.register(g.handle)
 	}
+	h.known = known
+}
+
+func (h *health) register(handle nvml.Device) bool {
+	const want = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
+	all, code := handle.GetSupportedEventTypes()
+	return code == nvml.SUCCESS && handle.RegisterEvents(all&want, h.events) == nvml.SUCCESS
 }
 
 // maxEvents are read at a time: more of them say nothing new.
