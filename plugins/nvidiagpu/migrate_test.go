@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/fakenvml"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/node"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 var block = regexp.MustCompile("(?ms)^```(yaml|text)\n(.*?)^```$")
@@ -29,7 +30,7 @@ func TestSamplePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, tried := "", 0
-	var pod corev1.PodSpec
+	var pod corev1.Pod
 	for _, m := range block.FindAllStringSubmatch(string(page), -1) {
 		language, text := m[1], m[2]
 		switch {
@@ -52,22 +53,47 @@ func TestSamplePods(t *testing.T) {
 	}
 }
 
+// The example's pods get replicas, each of a GPU, with the example's configuration.
+func TestSharedGPUsExample(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("../../examples/shared-gpus", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var configs corev1.ConfigMap
+	if err := yaml.UnmarshalStrict([]byte(read("config.yaml")), &configs); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"notebook.yaml", "packed.yaml"} {
+		got := sample(t, configs.Data["default"], podOf(t, read(name)))
+		if want := "node: nvidia.com/gpu.shared 32\nmain: 0\n"; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		got = sample(t, configs.Data["whole"], podOf(t, read(name)))
+		if !strings.HasPrefix(got, "node: nvidia.com/gpu 8\n") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // podOf reads a Pod, or the template of a Job.
-func podOf(t *testing.T, text string) corev1.PodSpec {
+func podOf(t *testing.T, text string) corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict([]byte(text), &pod); err == nil && pod.Kind == "Pod" {
-		return pod.Spec
+		return pod
 	}
 	var job batchv1.Job
 	if err := yaml.UnmarshalStrict([]byte(text), &job); err != nil || job.Kind != "Job" {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	return job.Spec.Template.Spec
+	return corev1.Pod{Spec: job.Spec.Template.Spec}
 }
 
 // sample says what a node with the configuration advertises, and what each container gets there.
-func sample(t *testing.T, config string, pod corev1.PodSpec) string {
+func sample(t *testing.T, config string, pod corev1.Pod) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -94,8 +120,12 @@ func sample(t *testing.T, config string, pod corev1.PodSpec) string {
 		advertised = append(advertised, fmt.Sprintf("%s %d", r, info.KubeAlloc[r]))
 	}
 	out := "node: " + strings.Join(advertised, ", ") + "\n"
-	asked := types.NewPodInfo()
-	for _, c := range pod.Containers {
+	input, err := assignment.Input(pod.Annotations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := input.Clone()
+	for _, c := range pod.Spec.Containers {
 		asks := *types.NewContainerInfo()
 		for name, n := range c.Resources.Limits {
 			asks.KubeRequests[types.ResourceName(name)] = n.Value()
