@@ -74,7 +74,8 @@ func TestNodeLabels(t *testing.T) {
 		b := &labeler{fake: fake{name: "b"}, labels: wants(map[string]string{"gpu.kubeslot.io/b": "1"})}
 		w := start(t, Config{Loaded: append(labelers(a, b), loaded(&fake{name: "c"})...), Labels: nodeWith(node)})
 		w.wantLabels(t, "map[gpu.kubeslot.io/b:1 gpu.kubeslot.io/config:a100] true")
-		if want := []string{methodNew, methodStart, methodNodeLabels, methodUpdateNodeInfo}; !slices.Equal(a.calls, want) {
+		want := []string{methodNew, methodStart, methodNodeLabels, methodUpdateNodeInfo}
+		if !slices.Equal(a.calls, want) {
 			t.Errorf("calls %v, want %v", a.calls, want)
 		}
 		if len(node) != 1 {
@@ -97,14 +98,17 @@ func TestWrongLabels(t *testing.T) {
 		labels func(map[string]string) (map[string]string, error)
 		want   string
 	}{
-		"an error":      {func(map[string]string) (map[string]string, error) { return nil, errors.New("no such config") }, "no such config"},
-		"a panic":       {func(map[string]string) (map[string]string, error) { panic("lost") }, "panic: lost"},
-		"others' label": {wants(map[string]string{"example.com/x": "1"}), `invalid result: it wants the label example.com/x="1"`},
-		"too many":      {wants(of("nvidia.com/a%d", 33)), "it wants 33 labels on the Node, of 32 that there may be"},
+		"an error": {func(map[string]string) (map[string]string, error) { return nil, errors.New("no such config") },
+			"no such config"},
+		"a panic": {func(map[string]string) (map[string]string, error) { panic("lost") }, "panic: lost"},
+		"others' label": {wants(map[string]string{"example.com/x": "1"}),
+			`invalid result: it wants the label example.com/x="1"`},
+		"too many": {wants(of("nvidia.com/a%d", 33)), "it wants 33 labels on the Node, of 32 that there may be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := &labeler{fake: fake{name: "a", update: says("x")}, labels: wants(map[string]string{"nvidia.com/good": "1"})}
+				a := &labeler{fake: fake{name: "a", update: says("x")}}
+				a.labels = wants(map[string]string{"nvidia.com/good": "1"})
 				b := &labeler{fake: fake{name: "b"}, labels: wants(of("nvidia.com/b%d", 3))}
 				w := start(t, Config{Loaded: labelers(a, b), Labels: nodeWith(nil)})
 				const good = "map[nvidia.com/b0:1 nvidia.com/b1:1 nvidia.com/b2:1 nvidia.com/good:1] true"
@@ -129,10 +133,12 @@ func TestWrongLabels(t *testing.T) {
 func TestLabelsOfSeveralPlugins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &labeler{fake: fake{name: "a"}, labels: wants(of("nvidia.com/l%d", 31))}
-		b := &labeler{fake: fake{name: "b"}, labels: wants(map[string]string{"nvidia.com/l0": "2", "nvidia.com/m": "1", "nvidia.com/n": "1"})}
+		b := &labeler{fake: fake{name: "b"}}
+		b.labels = wants(map[string]string{"nvidia.com/l0": "2", "nvidia.com/m": "1", "nvidia.com/n": "1"})
 		w := start(t, Config{Loaded: labelers(a, b), Labels: nodeWith(nil)})
 		labels, _ := w.NodeLabels()
-		if _, has := labels["nvidia.com/n"]; len(labels) != 32 || labels["nvidia.com/l0"] != "1" || labels["nvidia.com/m"] != "1" || has {
+		_, has := labels["nvidia.com/n"]
+		if len(labels) != 32 || labels["nvidia.com/l0"] != "1" || labels["nvidia.com/m"] != "1" || has {
 			t.Error(labels)
 		}
 	})

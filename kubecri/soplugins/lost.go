@@ -44,7 +44,8 @@ func (p *Plugins) reportLosses(ctx context.Context, plugin *plugin) *Fault {
 		lost := maps.Clone(d.(device.LossReporter).Lost(slices.Sorted(maps.Keys(held))))
 		for name, reason := range lost {
 			if !held[name] || reason == "" || len(reason) > maxReason || !utf8.ValidString(reason) {
-				return nil, fmt.Errorf("%w: it says that %q is lost, for a reason of %d bytes: want what a container holds, and a text of 1 to %d bytes",
+				return nil, fmt.Errorf("%w: it says that %q is lost, for a reason of %d bytes: "+
+					"want what a container holds, and a text of 1 to %d bytes",
 					nodeinfo.ErrInvalid, name, len(reason), maxReason)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 func holder(pod, container string, from ...types.ResourceName) remote.Holder {
-	h := remote.Holder{ContainerKey: remote.ContainerKey{Namespace: "ns", Pod: pod, UID: "uid-" + pod, Container: container},
-		AllocateFrom: types.ResourceLocation{}}
+	key := remote.ContainerKey{Namespace: "ns", Pod: pod, UID: "uid-" + pod, Container: container}
+	h := remote.Holder{ContainerKey: key, AllocateFrom: types.ResourceLocation{}}
 	for _, name := range from {
 		h.AllocateFrom["want/"+name] = name
 	}
@@ -37,8 +37,8 @@ func losing(reason string, names ...types.ResourceName) func([]types.ResourceNam
 // or containers, nor again while it is lost.
 func TestLostDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holders := []remote.Holder{holder("p", "init", "gpu/0/cards"), holder("p", "main", "gpu/0/cards", "gpu/0/memory"),
-			holder("q", "main", "gpu/1/cards")}
+		holders := []remote.Holder{holder("p", "init", "gpu/0/cards"),
+			holder("p", "main", "gpu/0/cards", "gpu/0/memory"), holder("q", "main", "gpu/1/cards")}
 		a := &labeler{fake: fake{name: "a"}}
 		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) { return holders, true }})
 		if want := []string{methodNew, methodStart, methodUpdateNodeInfo, methodLost}; !slices.Equal(a.calls, want) {
@@ -56,10 +56,10 @@ func TestLostDevices(t *testing.T) {
 			}
 		}
 		const event = `Warning DeviceLost device plugin "a" reports a device of this pod as lost: `
-		later(losing("GPU 0 has fallen off the bus", "gpu/0/cards", "gpu/0/memory"), event+"GPU 0 has fallen off the bus")
-		later(losing("GPU 0 has fallen off the bus", "gpu/0/cards", "gpu/0/memory"))
-		later(losing("GPU 0 has fallen off the bus", "gpu/0/cards", "gpu/1/cards"), event+"GPU 0 has") // of q
-		later(losing("", "gpu/9/cards"))                                                               // all are back
+		later(losing("GPU 0 fell off the bus", "gpu/0/cards", "gpu/0/memory"), event+"GPU 0 fell off the bus")
+		later(losing("GPU 0 fell off the bus", "gpu/0/cards", "gpu/0/memory"))
+		later(losing("GPU 0 fell off the bus", "gpu/0/cards", "gpu/1/cards"), event+"GPU 0 fell") // of q
+		later(losing("", "gpu/9/cards"))                                                          // all are back
 		later(losing("lost again", "gpu/0/cards"), event+"lost again")
 		holders = append(holders[2:], holder("r", "main", "gpu/0/cards"))
 		later(losing("lost again", "gpu/0/cards"), event+"lost again") // of r
@@ -80,11 +80,13 @@ func TestWrongLosses(t *testing.T) {
 		lost func([]types.ResourceName) map[types.ResourceName]string
 		want string
 	}{
-		"what nobody holds": {always("gpu/9/cards", "it is lost"), `it says that "gpu/9/cards" is lost, for a reason of 10 bytes: want what a container holds`},
-		"no reason":         {always("gpu/0/cards", ""), "for a reason of 0 bytes"},
-		"a long reason":     {always("gpu/0/cards", strings.Repeat("x", maxReason+1)), "a reason of 513 bytes"},
-		"no text":           {always("gpu/0/cards", "\xff"), "a text of 1 to 512 bytes"},
-		"a panic":           {func([]types.ResourceName) map[types.ResourceName]string { panic("oops") }, "panic: oops"},
+		"what nobody holds": {always("gpu/9/cards", "it is lost"),
+			`it says that "gpu/9/cards" is lost, for a reason of 10 bytes: want what a container holds`},
+		"no reason":     {always("gpu/0/cards", ""), "for a reason of 0 bytes"},
+		"a long reason": {always("gpu/0/cards", strings.Repeat("x", maxReason+1)), "a reason of 513 bytes"},
+		"no text":       {always("gpu/0/cards", "\xff"), "a text of 1 to 512 bytes"},
+		"a panic": {func([]types.ResourceName) map[types.ResourceName]string { panic("oops") },
+			"panic: oops"},
 		"a changed list": {func(held []types.ResourceName) map[types.ResourceName]string {
 			held[0] = "gpu/9/cards"
 			return map[types.ResourceName]string{"gpu/9/cards": "it is lost"}
@@ -96,8 +98,8 @@ func TestWrongLosses(t *testing.T) {
 				w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) {
 					return []remote.Holder{holder("p", "main", "gpu/0/cards")}, true
 				}})
-				if e := w.event(); !strings.Contains(e, `Warning DevicePluginFailed device plugin "a" failed in Lost: `) ||
-					!strings.Contains(e, tc.want) || w.event() != "" {
+				const failed = `Warning DevicePluginFailed device plugin "a" failed in Lost: `
+				if e := w.event(); !strings.Contains(e, failed) || !strings.Contains(e, tc.want) || w.event() != "" {
 					t.Errorf("event %q, want %q", e, tc.want)
 				}
 				if node, _ := w.node(); node["x"] != 1 {

@@ -40,6 +40,11 @@ func (r *rig) loadPlugins(machines map[string]string) {
 		r.copyPlugins(build, nil, map[string]string{})
 		r.restartAll()
 		r.await("the nodes to have no GPUs", func() (bool, string) { return r.amounts("nvidia.com/gpu", 0, 0) })
+		r.await("the nodes to have no labels of GPUs", func() (bool, string) {
+			nodes, err := kube.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{LabelSelector: "gpu.kubeslot.io/count"})
+			r.check(err)
+			return len(nodes.Items) == 0, fmt.Sprint(nodes.Items)
+		})
 	})
 	for source := range files {
 		cmd := exec.Command("go", "run", "./plugins/builder", "-binaries", shared.BinDir(), "-o", filepath.Join(build, pluginFile(source)), source)

@@ -189,7 +189,8 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 			what = append(what, "label "+key)
 		}
 	}
-	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, advertise.LabelsAnnotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
+	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, advertise.LabelsAnnotation,
+		v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
 		if _, has := node.Annotations[key]; has {
 			annotations[key] = nil
 			what = append(what, "annotation "+key)

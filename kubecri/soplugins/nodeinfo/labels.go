@@ -15,7 +15,8 @@ const MaxLabels = 32
 // would refuse them, and all that is written with them.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return fmt.Errorf("%w: it wants %d labels on the Node, of %d that there may be", ErrInvalid, len(labels), MaxLabels)
+		return fmt.Errorf("%w: it wants %d labels on the Node, of %d that there may be",
+			ErrInvalid, len(labels), MaxLabels)
 	}
 	for key, value := range labels {
 		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
@@ -23,7 +24,8 @@ func CheckLabels(labels map[string]string) error {
 			problems = append(problems, "a plugin may have labels of gpu.kubeslot.io/ and nvidia.com/ alone")
 		}
 		if len(problems) > 0 {
-			return fmt.Errorf("%w: it wants the label %s=%q on the Node: %s", ErrInvalid, key, value, strings.Join(problems, "; "))
+			return fmt.Errorf("%w: it wants the label %s=%q on the Node: %s",
+				ErrInvalid, key, value, strings.Join(problems, "; "))
 		}
 	}
 	return nil

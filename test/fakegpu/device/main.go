@@ -7,6 +7,8 @@
 // then lines "lost <index>", and "mig <index> <profile> ..." for a GPU that is
 // partitioned otherwise than in the layout. Without the file there are two NVLink
 // cliques of four.
+//
+// CONFIG_FILE is the directory gpu-config beside that file, if there is one.
 package main
 
 import (
@@ -26,6 +28,10 @@ func CreateDevicePlugin() (device.Device, error) {
 	s, err := read()
 	if err != nil {
 		return nil, err
+	}
+	directory := filepath.Join(os.Getenv("STATE_DIR"), "gpu-config")
+	if _, err := os.Stat(directory); err == nil {
+		os.Setenv("CONFIG_FILE", directory)
 	}
 	layout, ok := fakenvml.Layouts[s.layout]
 	if !ok {
