@@ -237,7 +237,8 @@ func drawDevice(t *rapid.T) (string, inventory.Device) {
 func TestPoolOf(t *testing.T) {
 	var all []*published
 	for i := range 70 {
-		d := inventory.Device{Configuration: draConfiguration("cam"), Reported: deviceOf(false, nil), Nodes: []string{"a"}}
+		d := inventory.Device{Configuration: draConfiguration("cam"), Reported: deviceOf(false, nil),
+			Nodes: []string{"a"}}
 		all = append(all, publish(fmt.Sprintf("cam-%06d", 69-i), d, hostname))
 	}
 	pool := poolOf(all)

@@ -25,11 +25,13 @@ import (
 // TestScenarios runs the stories in testdata: both halves of the plugin, driven as
 // the scheduler and kubecri drive them, on fake machines. Commands:
 //
+//	node                 start anew with a node that says it has this: see givenNode.
+//	                     With again, the node says so now
 //	machine layout=l     start anew with a node of this layout of fakenvml; prints
 //	                     its GPUs' indexes as NUMA node(clique …) …
 //	schedule pod=p       lines "[init] container gpu=2 nvidia.com/gpu=2 gpu/memory=1 …":
-//	                     gpu is spec.resources, the others are the annotation's
-//	                     requests; "pod …" has those of the pod as a whole. Prints
+//	                     gpu and spec:… are spec.resources, the others are the
+//	                     annotation's requests; "pod …" has those of the pod as a whole. Prints
 //	                     the GPUs' indexes that each container was told
 //	fits pod=p           the same, but only the score
 //	remove pod=p         the pod is gone
@@ -45,8 +47,9 @@ func TestScenarios(t *testing.T) {
 
 // onlyLoaded are the stories that are others over gRPC, and why: see docs/plugins.md.
 var onlyLoaded = map[string]string{
-	"renamed.txt":  "TakePodResources is not called, which finds GPUs by the name that they have now",
-	"negative.txt": "translated requests below zero are refused before the group scheduler sees them",
+	"renamed.txt":        "TakePodResources is not called, which finds GPUs by the name that they have now",
+	"renamed_slices.txt": "the same",
+	"negative.txt":       "translated requests below zero are refused before the group scheduler sees them",
 }
 
 // The stories are the same with the scheduler's half over gRPC, but for those of onlyLoaded.
@@ -57,7 +60,7 @@ func TestScenariosOverGRPC(t *testing.T) {
 			return
 		}
 		s := &story{newHost: func(t *testing.T) *host.Host {
-			return overgrpc.Scheduler(t, schedule.Scheduler{}, "nvidia.com/gpu", "gpu/*",
+			return overgrpc.Scheduler(t, schedule.Scheduler{}, "nvidia.com/*", "gpu/*",
 				"resource/group/gpu*")
 		}}
 		datadriven.RunTest(t, path, s.run)
@@ -87,6 +90,15 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "number", &number)
 	d.MaybeScanArgs(t, "layout", &layout)
 	switch d.Cmd {
+	case "node":
+		s.machine, s.device = nil, nil
+		if !d.HasArg("again") {
+			s.host = s.newHost(t)
+		}
+		if err := s.host.AddNode("node", givenNode(t, d.Input)); err != nil {
+			t.Fatal(err)
+		}
+		return ""
 	case "machine":
 		l, ok := fakenvml.Layouts[layout]
 		if !ok {
@@ -121,6 +133,13 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "used":
 		var used []string
 		info := s.host.Node("node").Info()
+		if s.device == nil {
+			for r, n := range info.Used {
+				used = append(used, fmt.Sprintf("%s %d\n", strings.TrimPrefix(string(r), types.DeviceGroupPrefix+"/"), n))
+			}
+			slices.Sort(used)
+			return strings.Join(used, "")
+		}
 		for _, g := range gpu.Free(info.Allocatable, nil, gpu.DefaultKind) {
 			if info.Used[g.Leaf(gpu.Cards)] > 0 {
 				used = append(used, g.UUID)
@@ -182,6 +201,10 @@ func (s *story) schedule(t *testing.T, uid string, pod *types.PodInfo) string {
 	for _, containers := range []map[string]types.ContainerInfo{got.InitContainers, got.RunningContainers} {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			c := containers[name]
+			if s.device == nil {
+				fmt.Fprintf(&out, "%s: %s\n", name, given(c))
+				continue
+			}
 			_, _, env, err := s.device.Allocate(got, &c)
 			fmt.Fprintf(&out, "%s: ", name)
 			switch {
@@ -240,6 +263,8 @@ func parsePod(t *testing.T, name, input string) *types.PodInfo {
 				pod.Requests[types.ResourceName(key)] = n
 			case key == "gpu":
 				c.KubeRequests[gpu.Resource] = n
+			case strings.HasPrefix(key, "spec:"):
+				c.KubeRequests[types.ResourceName(key[len("spec:"):])] = n
 			default:
 				c.Requests[types.ResourceName(key)] = n
 			}

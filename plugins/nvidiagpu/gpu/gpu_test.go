@@ -136,8 +136,10 @@ func TestKind(t *testing.T) {
 			t.Errorf("%q: kind %q", name, got)
 		}
 	}
-	if _, ok := LeafKind(Bytes); ok {
-		t.Error("memory is a kind")
+	for _, leaf := range []string{Bytes, DefaultKind, "enumType", "a b"} {
+		if kind, ok := LeafKind(leaf); ok {
+			t.Errorf("leaf %s: kind %q", leaf, kind)
+		}
 	}
 }
 
@@ -153,14 +155,13 @@ func TestFreeOfKind(t *testing.T) {
 	Write(node, append(slices, whole, shared))
 	used := types.ResourceList{shared.Leaf("gpu.shared"): 3, shared.Leaf(Bytes): 6, slices[0].Leaf("mig-x"): 1}
 	for kind, want := range map[string]string{
-		"gpu": "a 1 8 1/0", "gpu.shared": "b 1 2 4/3", "mig-x": "m1 1 8 2/1", "": "a 1 8 1/0", "gpu.shared.x": "0/0",
+		"gpu": "a 1 8 false", "gpu.shared": "b 1 2 true", "mig-x": "m1 1 8 false", "": "a 1 8 false", "gpu.shared.x": "false",
 	} {
 		got := ""
 		for _, g := range Free(node, used, kind) {
 			got += fmt.Sprint(g.ID(), " ", g.Count, " ", g.Memory, " ")
 		}
-		inUse, all := Count(node, used, kind)
-		if got += fmt.Sprintf("%d/%d", all, inUse); got != want {
+		if got += fmt.Sprint(Shared(node, kind)); got != want {
 			t.Errorf("%q: %s, want %s", kind, got, want)
 		}
 	}
@@ -180,15 +181,9 @@ func TestFree(t *testing.T) {
 	if len(free) != Max || free[0].UUID != "001" || free[0].Memory != 0 || free[1].Memory != 8 || free[2].UUID != "004" {
 		t.Errorf("%d, the first %v", len(free), free[:3])
 	}
-	if inUse, all := Count(allocatable, used, DefaultKind); inUse != 1 || all != Max+9 {
-		t.Errorf("%d of %d", inUse, all)
-	}
 	allocatable[first.Leaf("x")], used[first.Leaf("x")] = math.MaxInt64, -1
 	allocatable[GPU{}.Leaf("x")], used[GPU{}.Leaf("x")] = math.MaxInt64, math.MaxInt64
-	if got := Free(allocatable, used, "x"); len(got) != 1 || got[0].Count != math.MaxInt64 {
+	if got := Free(allocatable, used, "x"); len(got) != 1 || got[0].Count != maxCount {
 		t.Error(got)
-	}
-	if inUse, all := Count(allocatable, used, "x"); inUse != math.MaxInt64 || all != math.MaxInt64 {
-		t.Errorf("%d of %d", inUse, all)
 	}
 }

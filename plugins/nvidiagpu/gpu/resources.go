@@ -24,6 +24,12 @@ const (
 	// Memory, in the annotation's requests of a container or of the pod, is how
 	// many bytes each of the GPUs has at least.
 	Memory types.ResourceName = "gpu/memory"
+	// ReplicasPack, in the annotation's requests of a container or of the pod, is 1
+	// for the shared GPUs of which the fewest replicas are free, and else 0.
+	ReplicasPack types.ResourceName = "gpu/replicas-pack"
+	// ReplicasSameGPU, likewise, is 1 for a container's replicas of a kind on one
+	// GPU, and 0 for each on another.
+	ReplicasSameGPU types.ResourceName = "gpu/replicas-same-gpu"
 )
 
 // DefaultKind is the kind of whole GPUs that are not shared and, with the MIG
@@ -58,12 +64,13 @@ func Leaf(kind string) string {
 	return kind
 }
 
-// LeafKind is the reverse of Leaf. It is false for Bytes.
+// LeafKind is the reverse of Leaf. It is false for what is no kind's, as Bytes.
 func LeafKind(leaf string) (kind string, ok bool) {
 	if leaf == Cards {
 		return DefaultKind, true
 	}
-	return leaf, leaf != Bytes
+	kind, ok = Kind(KindResource(leaf))
+	return kind, ok && kind != DefaultKind
 }
 
 // FailAboveOne returns what a node has in its resources, as 1, if no container may
@@ -150,6 +157,9 @@ func Write(list types.ResourceList, gpus []GPU) {
 // what a node's annotation, which anybody may have written, can cost.
 const Max = 128
 
+// maxCount is above any number of replicas, so that their sums do not overflow.
+const maxCount = 1 << 30
+
 // Free returns the GPUs or slices of a kind that can be given out: Count is how
 // often, Memory what nobody uses of it. They are sorted by their groups and
 // UUIDs, and at most Max.
@@ -161,7 +171,8 @@ func Free(allocatable, used types.ResourceList, kind string) []GPU {
 		if n -= max(used[name], 0); !ok || parsed.Leaf != leaf || n < 1 {
 			continue
 		}
-		g := GPU{UUID: parsed.GPU, Slice: parsed.Slice, Kind: kind, Node: parsed.Node, Clique: parsed.Clique, Count: n}
+		g := GPU{UUID: parsed.GPU, Slice: parsed.Slice, Kind: kind, Node: parsed.Node, Clique: parsed.Clique,
+			Count: min(n, maxCount)}
 		bytes := g.Leaf(Bytes)
 		g.Memory = max(allocatable[bytes]-max(used[bytes], 0), 0)
 		free = append(free, g)
@@ -170,17 +181,16 @@ func Free(allocatable, used types.ResourceList, kind string) []GPU {
 	return free[:min(len(free), Max)]
 }
 
-// Count returns how many of a kind are in use, and how many there are. A GPU that
-// is shared counts as often as it can be given out.
-func Count(allocatable, used types.ResourceList, kind string) (inUse, all int64) {
-	leaf := Leaf(kind)
+// Shared reports whether the node gives out a GPU of the kind more than once.
+func Shared(allocatable types.ResourceList, kind string) bool {
 	for name, n := range allocatable {
-		if parsed, ok := ParseName(name); ok && parsed.Leaf == leaf && n > 0 {
-			all = resource.AddCapped(all, n)
-			inUse = resource.AddCapped(inUse, min(max(used[name], 0), n))
+		if n > 1 {
+			if parsed, ok := ParseName(name); ok && parsed.Leaf == Leaf(kind) {
+				return true
+			}
 		}
 	}
-	return inUse, all
+	return false
 }
 
 func compare(a, b GPU) int {

@@ -14,14 +14,38 @@ import (
 
 // ask is what a container asks for.
 type ask struct {
-	count  int   // GPUs
-	memory int64 // bytes of each, at least
+	wants  []want // sorted by kind
+	memory int64  // bytes of each, at least
 	// named says that its requests name GPUs and their groups, which the group
 	// scheduler then places. Otherwise we choose.
-	named bool
+	named         bool
+	pack, sameGPU bool // see gpu.ReplicasPack, gpu.ReplicasSameGPU
 }
 
-// badRequest is the reason of a pod that fits no node.
+// want is what a container asks for of one kind.
+type want struct {
+	kind  string
+	count int // GPUs, slices or replicas
+	// named is how many of them its requests name, by so many labels.
+	named, labels int
+	// spec says that only the container's spec asks for it. It may be a resource
+	// of another plugin then.
+	spec bool
+}
+
+// count returns how many GPUs, slices and replicas the container asks for.
+func (a ask) count() (n int) {
+	for _, w := range a.wants {
+		n += w.count
+	}
+	return n
+}
+
+// maxKinds is how many kinds a pod may ask for: each costs a look through the
+// node's resources.
+const maxKinds = 16
+
+// badRequest is the reason of a pod that fits no node, or none of this kind.
 type badRequest struct {
 	resource types.ResourceName
 	count    int64
@@ -39,46 +63,90 @@ func (b *badRequest) GetInfo() (types.ResourceName, int64, int64, int64) {
 // Error is GetReason.
 func (b *badRequest) Error() string { return b.text }
 
+// bad returns the reason that concerns the container.
+func bad(container string, r types.ResourceName, n int64, format string, args ...any) *badRequest {
+	return &badRequest{r, n, fmt.Sprintf("container %q: ", container) + fmt.Sprintf(format, args...)}
+}
+
 // read returns what the container asks for. What it does not say itself it takes
 // from the requests of the pod as a whole.
 func read(name string, c *types.ContainerInfo, pod types.ResourceList) (ask, *badRequest) {
-	bad := func(r types.ResourceName, n int64, format string, args ...any) (ask, *badRequest) {
-		return ask{}, &badRequest{r, n, fmt.Sprintf("container %q: ", name) + fmt.Sprintf(format, args...)}
-	}
-	for _, n := range []int64{c.Requests[gpu.Resource], c.KubeRequests[gpu.Resource]} {
-		if n < 0 {
-			return bad(gpu.Resource, n, "%d of %s: a count cannot be negative", n, gpu.Resource)
-		}
-	}
-	count := max(c.Requests[gpu.Resource], c.KubeRequests[gpu.Resource])
-	if count > gpu.Max {
-		return bad(gpu.Resource, count, "%d of %s, of which no node can give out more than %d", count, gpu.Resource, gpu.Max)
-	}
-	memory, _ := requested(c.Requests, pod, gpu.Memory)
-	if memory < 0 {
-		return bad(gpu.Memory, memory, "%d of %s: it is a number of bytes", memory, gpu.Memory)
-	}
 	named := labels(c.Requests)
-	if len(named) > gpu.Max {
-		return bad(gpu.Resource, int64(len(named)), "names %d GPUs, of which no node can give out more than %d", len(named), gpu.Max)
+	wants, reason := readWants(name, c, named)
+	if reason != nil {
+		return ask{}, reason
 	}
-	mode, said := requested(c.Requests, pod, gpu.Topology)
-	switch {
-	case !said && len(named) == 0:
-		mode = 1
-	case mode != 0 && mode != 1:
-		return bad(gpu.Topology, mode, "%d for %s: it is 0 or 1", mode, gpu.Topology)
+	a := ask{wants: wants}
+	a.memory, _ = requested(c.Requests, pod, gpu.Memory)
+	if a.memory < 0 {
+		return a, bad(name, gpu.Memory, a.memory, "%d of %s: it is a number of bytes", a.memory, gpu.Memory)
 	}
-	if mode == 1 {
-		for l := range named {
-			memory = max(memory, c.Requests[types.ResourceName(l+gpu.Bytes)])
+	topology, said := requested(c.Requests, pod, gpu.Topology)
+	if !said && len(named) == 0 {
+		topology = 1
+	}
+	pack, _ := requested(c.Requests, pod, gpu.ReplicasPack)
+	sameGPU, _ := requested(c.Requests, pod, gpu.ReplicasSameGPU)
+	for _, setting := range []struct {
+		resource types.ResourceName
+		n        int64
+	}{{gpu.Topology, topology}, {gpu.ReplicasPack, pack}, {gpu.ReplicasSameGPU, sameGPU}} {
+		if r, n := setting.resource, setting.n; n != 0 && n != 1 {
+			return a, bad(name, r, n, "%d for %s: it is 0 or 1", n, r)
 		}
 	}
-	a := ask{count: max(int(count), len(named)), memory: memory, named: mode == 0}
-	if _, own := c.Requests[gpu.Memory]; own && a.count == 0 {
-		return bad(gpu.Memory, memory, "%s, and no %s", gpu.Memory, gpu.Resource)
+	a.named, a.pack, a.sameGPU = topology == 0, pack == 1, sameGPU == 1
+	if !a.named {
+		for l := range named {
+			a.memory = max(a.memory, c.Requests[types.ResourceName(l+gpu.Bytes)])
+		}
+	}
+	if _, own := c.Requests[gpu.Memory]; own && len(a.wants) == 0 {
+		return a, bad(name, gpu.Memory, a.memory, "%s, and no %s", gpu.Memory, gpu.Resource)
 	}
 	return a, nil
+}
+
+// readWants returns what the container asks for of each kind, in numbers and in
+// the labels of its requests, which are by kind.
+func readWants(name string, c *types.ContainerInfo, labels map[string]string) ([]want, *badRequest) {
+	named, count := map[string]int64{}, map[string]int{}
+	for l, kind := range labels {
+		n := c.Requests[types.ResourceName(l+gpu.Leaf(kind))]
+		named[kind] = resource.AddCapped(named[kind], max(n, 1))
+		count[kind]++
+	}
+	kinds := maps.Clone(named)
+	for _, list := range []types.ResourceList{c.Requests, c.KubeRequests} {
+		for r := range list {
+			if kind, ok := gpu.Kind(r); ok {
+				kinds[kind] = 0
+			}
+		}
+	}
+	if len(kinds) > maxKinds {
+		return nil, bad(name, gpu.Resource, int64(len(kinds)), "%d kinds of GPUs, of which a pod can ask for %d", len(kinds), maxKinds)
+	}
+	var wants []want
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		r := gpu.KindResource(kind)
+		own, spec := c.Requests[r], c.KubeRequests[r]
+		if n := min(own, spec); n < 0 {
+			return nil, bad(name, r, n, "%d of %s: a count cannot be negative", n, r)
+		}
+		if n := max(own, spec); n > gpu.Max {
+			return nil, bad(name, r, n, "%d of %s, of which no node can give out more than %d", n, r, gpu.Max)
+		}
+		if n := named[kind]; n > gpu.Max {
+			return nil, bad(name, r, n, "names %d GPUs, of which no node can give out more than %d", n, gpu.Max)
+		}
+		w := want{kind: kind, count: int(max(own, spec, named[kind])), named: int(named[kind]), labels: count[kind]}
+		w.spec = own == 0 && w.named == 0
+		if w.count > 0 {
+			wants = append(wants, w)
+		}
+	}
+	return wants, nil
 }
 
 // requested returns the container's request, else the pod's, and whether there is
@@ -91,25 +159,37 @@ func requested(container, pod types.ResourceList, r types.ResourceName) (int64, 
 	return n, ok
 }
 
-// label returns the name of a GPU's leaf up to the leaf, whatever its groups.
-func label(r types.ResourceName) (string, bool) {
+// label splits the name of a leaf of a GPU or slice, whatever its groups, before
+// the leaf.
+func label(r types.ResourceName) (label, leaf string, ok bool) {
 	if !resource.IsGroupResourceName(r) {
-		return "", false
+		return "", "", false
 	}
-	before, after, ok := strings.Cut(string(r), "/"+gpu.Stage+"/")
-	index, leaf, two := strings.Cut(after, "/")
-	if !ok || !two || leaf != gpu.Cards && leaf != gpu.Bytes {
-		return "", false
+	_, after, ok := strings.Cut(string(r), "/"+gpu.Stage+"/")
+	words := strings.Split(after, "/")
+	if !ok || len(words) != 2 && (len(words) != 4 || words[1] != gpu.SliceStage) {
+		return "", "", false
 	}
-	return before + "/" + gpu.Stage + "/" + index + "/", true
+	leaf = words[len(words)-1]
+	_, kind := gpu.LeafKind(leaf)
+	return strings.TrimSuffix(string(r), leaf), leaf, kind || leaf == gpu.Bytes
 }
 
-// labels returns the labels of the GPUs that the requests name.
-func labels(requests types.ResourceList) map[string]bool {
-	found := map[string]bool{}
+// labels returns the labels of the GPUs and slices that the requests name, and
+// the kind of each: the default if they only name its memory.
+func labels(requests types.ResourceList) map[string]string {
+	found := map[string]string{}
 	for r := range requests {
-		if l, ok := label(r); ok {
-			found[l] = true
+		l, leaf, ok := label(r)
+		if !ok {
+			continue
+		}
+		kind, _ := gpu.LeafKind(leaf)
+		found[l] = max(found[l], kind)
+	}
+	for l, kind := range found {
+		if kind == "" {
+			found[l] = gpu.DefaultKind
 		}
 	}
 	return found
@@ -118,22 +198,31 @@ func labels(requests types.ResourceList) map[string]bool {
 // translate writes what the container asks for in names as requests of GPUs in
 // two levels of groups. GPUs that it has not named get labels of their own, and
 // so do groups that it has not named: nothing asked for them to be together.
-func (a ask) translate(requests, node types.ResourceList) types.ResourceList {
+func (a ask) translate(requests, node types.ResourceList, sliced func(kind string) bool) types.ResourceList {
 	requests = maps.Clone(requests)
 	named := labels(requests)
 	next := 0
 	for l := range named {
-		_, index, _ := strings.Cut(strings.TrimSuffix(l, "/"), "/"+gpu.Stage+"/")
+		_, index, _ := strings.Cut(l, "/"+gpu.Stage+"/")
+		index, _, _ = strings.Cut(index, "/")
 		if n, err := strconv.Atoi(index); err == nil && n >= 0 && n < 1<<30 {
 			next = max(next, n+1)
 		}
 	}
-	for i := range a.count - len(named) {
-		named[fmt.Sprintf("%s/%s/%d/", types.DeviceGroupPrefix, gpu.Stage, next+i)] = true
+	for _, w := range a.wants {
+		for range w.count - w.named {
+			l := fmt.Sprintf("%s/%s/%d/", types.DeviceGroupPrefix, gpu.Stage, next)
+			if sliced(w.kind) {
+				l += gpu.SliceStage + "/0/"
+			}
+			named[l] = w.kind
+			next++
+		}
 	}
 	for _, l := range slices.Sorted(maps.Keys(named)) {
-		if _, ok := requests[types.ResourceName(l+gpu.Cards)]; !ok {
-			requests[types.ResourceName(l+gpu.Cards)] = 1
+		leaf := types.ResourceName(l + gpu.Leaf(named[l]))
+		if _, ok := requests[leaf]; !ok {
+			requests[leaf] = 1
 		}
 		if _, ok := requests[types.ResourceName(l+gpu.Bytes)]; !ok && a.memory > 0 {
 			requests[types.ResourceName(l+gpu.Bytes)] = a.memory

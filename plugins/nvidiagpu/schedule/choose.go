@@ -7,10 +7,15 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 )
 
-// gpuGroup is a clique of GPUs, or a NUMA node if clique is "".
-type gpuGroup struct{ node, clique string }
+// gpuGroup is a clique of GPUs, or a NUMA node if clique is "", or the MIG slices of
+// a GPU, which only has its UUID.
+type gpuGroup struct{ node, clique, gpu string }
 
-// members are GPUs of one clique.
+func nodeOf(g gpu.GPU) gpuGroup   { return gpuGroup{node: g.Node} }
+func cliqueOf(g gpu.GPU) gpuGroup { return gpuGroup{node: g.Node, clique: g.Clique} }
+func slicesOf(g gpu.GPU) gpuGroup { return gpuGroup{gpu: g.UUID} }
+
+// members are GPUs of one group.
 type members struct {
 	gpuGroup
 	gpus []gpu.GPU
@@ -18,14 +23,17 @@ type members struct {
 
 // Choose returns n of the free GPUs, or nil if there are not as many: in as few
 // cliques as possible, and those in as few NUMA nodes as possible. Of equal
-// choices it takes groups that the pod uses already; then those that leave the
-// least behind, so that large groups stay whole for who needs them; then the
-// first.
-func Choose(free []gpu.GPU, n int, uses func(gpuGroup) bool) []gpu.GPU {
+// choices it takes those that are best by order; then groups that the pod uses
+// already; then those that leave the least behind, so that large groups stay whole
+// for who needs them; then the first.
+//
+// uses says which groups the pod uses, and of which GPUs anybody uses a slice.
+// pack is gpu.ReplicasPack.
+func Choose(free []gpu.GPU, n int, pack bool, uses func(gpuGroup) bool) []gpu.GPU {
 	if n <= 0 || n > len(free) {
 		return nil
 	}
-	cliques := split(free)
+	cliques := split(free, cliqueOf)
 	// Of the cliques that it takes, all but one are needed whole. That one is
 	// chosen last, among those that are large enough.
 	whole, candidates, left := []members(nil), cliques, n
@@ -37,30 +45,30 @@ func Choose(free []gpu.GPU, n int, uses func(gpuGroup) bool) []gpu.GPU {
 			left -= len(c.gpus)
 		}
 	}
-	got := tightest(candidates, left, len(free), uses).gpus[:left:left]
+	got := best(candidates, left, len(free), orderOf(free, pack, uses), uses)
 	for _, c := range whole {
 		got = append(got, c.gpus...)
 	}
 	return got
 }
 
-// split returns the cliques of the free GPUs, from the largest, then in the order
-// of their first GPUs.
-func split(free []gpu.GPU) []members {
-	var cliques []members
+// split returns the groups of the GPUs, from the largest, then in the order of
+// their first GPUs.
+func split(gpus []gpu.GPU, groupOf func(gpu.GPU) gpuGroup) []members {
+	var groups []members
 	index := map[gpuGroup]int{}
-	for _, g := range free {
-		of := gpuGroup{g.Node, g.Clique}
+	for _, g := range gpus {
+		of := groupOf(g)
 		i, ok := index[of]
 		if !ok {
-			i = len(cliques)
+			i = len(groups)
 			index[of] = i
-			cliques = append(cliques, members{gpuGroup: of})
+			groups = append(groups, members{gpuGroup: of})
 		}
-		cliques[i].gpus = append(cliques[i].gpus, g)
+		groups[i].gpus = append(groups[i].gpus, g)
 	}
-	slices.SortStableFunc(cliques, larger)
-	return cliques
+	slices.SortStableFunc(groups, larger)
+	return groups
 }
 
 func larger(a, b members) int { return cmp.Compare(len(b.gpus), len(a.gpus)) }
@@ -142,9 +150,9 @@ func rivals(cliques, chosen []members) []members {
 	return of
 }
 
-// tightest returns the best clique that has n GPUs: see Choose. all is more GPUs
-// than a NUMA node has.
-func tightest(cliques []members, n, all int, uses func(gpuGroup) bool) members {
+// best returns n GPUs of the best clique that has as many: see Choose. all is more
+// GPUs than a NUMA node has.
+func best(cliques []members, n, all int, take order, uses func(gpuGroup) bool) []gpu.GPU {
 	inNode := map[string]int{}
 	for _, c := range cliques {
 		inNode[c.node] += len(c.gpus)
@@ -159,11 +167,17 @@ func tightest(cliques []members, n, all int, uses func(gpuGroup) bool) members {
 		}
 		return r
 	}
-	best := -1
-	for i, c := range cliques {
-		if len(c.gpus) >= n && (best < 0 || rank(c) < rank(cliques[best])) {
-			best = i
+	var got []gpu.GPU
+	var gotCost int64
+	var gotRank int
+	for _, c := range cliques {
+		if len(c.gpus) < n {
+			continue
+		}
+		gpus, cost := take(c.gpus, n)
+		if r := rank(c); got == nil || cost < gotCost || cost == gotCost && r < gotRank {
+			got, gotCost, gotRank = gpus, cost, r
 		}
 	}
-	return cliques[best]
+	return got
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
-	"github.com/kubeslot/kubeslot/types/resource"
 )
 
 // asking is a container that asks for GPUs.
@@ -21,10 +20,9 @@ type asking struct {
 
 // placing is the placing of a pod on a node.
 type placing struct {
-	node *types.NodeInfo
-	free []gpu.GPU
-	own  []gpu.GPU // the running containers'
-	uses map[gpuGroup]bool
+	node  *types.NodeInfo
+	pools map[string]*pool // by kind
+	uses  map[gpuGroup]bool
 	// quality has, for each container that we chose for, 1 over its cliques.
 	quality []float64
 }
@@ -37,20 +35,20 @@ type placing struct {
 // most GPUs, so that who can do with any does not stand in the way. Init
 // containers run before the others, one at a time, and use their GPUs first.
 func place(node *types.NodeInfo, pod *types.PodInfo) (connected float64, reason devicescheduler.PredicateFailureReason) {
-	p := placing{node: node, free: gpu.Free(node.Allocatable, node.Used, gpu.DefaultKind), uses: map[gpuGroup]bool{}}
+	p := placing{node: node, pools: map[string]*pool{}, uses: map[gpuGroup]bool{}}
 	for _, part := range []struct {
 		containers map[string]types.ContainerInfo
-		choose     func(*asking) bool
+		choose     func(*asking) devicescheduler.PredicateFailureReason
 	}{{pod.RunningContainers, p.running}, {pod.InitContainers, p.init}} {
-		asking, bad := asks(part.containers, pod.Requests)
+		asking, bad := p.asks(part.containers, pod.Requests)
 		if bad != nil {
 			return 0, bad
 		}
 		for _, c := range asking {
 			if c.named {
-				c.info.DevRequests = c.translate(c.info.DevRequests, node.Allocatable)
-			} else if !part.choose(&c) {
-				return 0, p.short(c)
+				c.info.DevRequests = c.translate(c.info.DevRequests, node.Allocatable, p.sliced)
+			} else if reason := part.choose(&c); reason != nil {
+				return 0, reason
 			}
 			part.containers[c.name] = c.info
 		}
@@ -62,51 +60,96 @@ func place(node *types.NodeInfo, pod *types.PodInfo) (connected float64, reason 
 }
 
 // running chooses a running container's GPUs, if there are enough.
-func (p *placing) running(c *asking) bool {
-	got := Choose(enough(p.free, c.memory), c.count, func(g gpuGroup) bool { return p.uses[g] })
-	if got == nil {
-		return false
+func (p *placing) running(c *asking) devicescheduler.PredicateFailureReason {
+	var given []gpu.GPU
+	for _, w := range c.wants {
+		pool := p.pool(w.kind)
+		n, each := p.split(c, w)
+		got := Choose(enough(pool.free, c.memory, each), n, c.pack, p.used)
+		if got == nil {
+			return p.short(c, w)
+		}
+		got = times(got, each)
+		pool.take(got, c.memory)
+		note(p.uses, got)
+		given = append(given, got...)
 	}
-	p.own, p.free = append(p.own, got...), without(p.free, got)
-	p.quality = append(p.quality, note(p.uses, got))
-	c.give(got)
-	return true
+	p.quality = append(p.quality, note(p.uses, given))
+	c.give(given)
+	return nil
 }
 
 // init chooses an init container's GPUs, if there are enough.
-func (p *placing) init(c *asking) bool {
+func (p *placing) init(c *asking) devicescheduler.PredicateFailureReason {
 	uses := maps.Clone(p.uses)
-	own := enough(p.own, c.memory)
-	got := Choose(own, min(c.count, len(own)), func(g gpuGroup) bool { return uses[g] })
-	note(uses, got)
-	if more := c.count - len(got); more > 0 {
-		others := Choose(enough(p.free, c.memory), more, func(g gpuGroup) bool { return uses[g] })
-		if others == nil {
-			return false
+	used := func(g gpuGroup) bool { return uses[g] }
+	var given []gpu.GPU
+	for _, w := range c.wants {
+		pool := p.pool(w.kind)
+		n, each := p.split(c, w)
+		var own, others []gpu.GPU
+		for _, g := range enough(pool.start, c.memory, each) {
+			if pool.own[g.ID()] {
+				own = append(own, g)
+			} else {
+				others = append(others, g)
+			}
 		}
-		got = append(got, others...)
+		got := Choose(own, min(n, len(own)), c.pack, used)
+		note(uses, got)
+		if more := n - len(got); more > 0 {
+			rest := Choose(others, more, c.pack, used)
+			if rest == nil {
+				return p.short(c, w)
+			}
+			got = append(got, rest...)
+		}
+		note(uses, got)
+		given = append(given, times(got, each)...)
 	}
-	p.quality = append(p.quality, note(uses, got))
-	c.give(got)
-	return true
+	p.quality = append(p.quality, note(uses, given))
+	c.give(given)
+	return nil
+}
+
+func (p *placing) used(g gpuGroup) bool { return p.uses[g] }
+
+// split returns on how many GPUs the container gets what it wants of a kind, and
+// how many replicas of each.
+func (p *placing) split(c *asking, w want) (gpus int, each int64) {
+	if c.sameGPU && w.count > 1 && p.pool(w.kind).shared() {
+		return 1, int64(w.count)
+	}
+	return w.count, 1
+}
+
+// times returns the GPUs with so many replicas of each.
+func times(gpus []gpu.GPU, each int64) []gpu.GPU {
+	for i := range gpus {
+		gpus[i].Count = each
+	}
+	return gpus
 }
 
 // asks returns the containers that ask for GPUs, in the order in which they
 // choose.
-func asks(containers map[string]types.ContainerInfo, pod types.ResourceList) ([]asking, *badRequest) {
+func (p *placing) asks(containers map[string]types.ContainerInfo, pod types.ResourceList) ([]asking, *badRequest) {
 	var all []asking
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		c := containers[name]
 		a, bad := read(name, &c, pod)
+		if bad == nil {
+			bad = p.check(name, &a)
+		}
 		if bad != nil {
 			return nil, bad
 		}
-		if a.count > 0 {
+		if len(a.wants) > 0 {
 			all = append(all, asking{a, name, c})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b asking) int {
-		return cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.count, a.count))
+		return cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.count(), a.count()))
 	})
 	return all, nil
 }
@@ -116,23 +159,25 @@ func asks(containers map[string]types.ContainerInfo, pod types.ResourceList) ([]
 func (c *asking) give(gpus []gpu.GPU) {
 	requests, from := types.ResourceList{}, types.ResourceLocation{}
 	for r, n := range c.info.DevRequests {
-		if _, ok := label(r); !ok {
+		if _, _, ok := label(r); !ok {
 			requests[r] = n
 		}
 	}
 	maps.Copy(from, c.info.AllocateFrom)
-	nodes, cliques := map[string]string{}, map[gpuGroup]string{}
-	for i, g := range gpus {
-		want := gpu.Name{
-			Node:   ordinal(nodes, g.Node),
-			Clique: ordinal(cliques, gpuGroup{g.Node, g.Clique}),
-			GPU:    strconv.Itoa(i),
+	nodes, cliques, uuids, slices := map[gpuGroup]string{}, map[gpuGroup]string{}, map[string]string{}, map[string]string{}
+	for _, g := range gpus {
+		want := gpu.GPU{
+			Node:   ordinal(nodes, nodeOf(g)),
+			Clique: ordinal(cliques, cliqueOf(g)),
+			UUID:   ordinal(uuids, g.UUID),
 		}
-		want.Leaf = gpu.Cards
-		requests[want.Resource()], from[want.Resource()] = 1, g.Leaf(gpu.Cards)
+		if g.Slice != "" {
+			want.Slice = ordinal(slices, g.Slice)
+		}
+		leaf := gpu.Leaf(g.Kind)
+		requests[want.Leaf(leaf)], from[want.Leaf(leaf)] = g.Count, g.Leaf(leaf)
 		if c.memory > 0 {
-			want.Leaf = gpu.Bytes
-			requests[want.Resource()], from[want.Resource()] = c.memory, g.Leaf(gpu.Bytes)
+			requests[want.Leaf(gpu.Bytes)], from[want.Leaf(gpu.Bytes)] = g.Count*c.memory, g.Leaf(gpu.Bytes)
 		}
 	}
 	c.info.DevRequests, c.info.AllocateFrom = requests, from
@@ -146,43 +191,16 @@ func ordinal[K comparable](seen map[K]string, key K) string {
 	return seen[key]
 }
 
-// note adds the groups of the GPUs to those that the pod uses, and returns 1
-// over the number of their cliques.
+// note adds the groups of the GPUs to those that are used, and returns 1 over the
+// number of their cliques.
 func note(uses map[gpuGroup]bool, gpus []gpu.GPU) float64 {
 	cliques := map[gpuGroup]bool{}
 	for _, g := range gpus {
-		cliques[gpuGroup{g.Node, g.Clique}] = true
-		uses[gpuGroup{g.Node, g.Clique}], uses[gpuGroup{node: g.Node}] = true, true
+		cliques[cliqueOf(g)] = true
+		uses[cliqueOf(g)], uses[nodeOf(g)] = true, true
+		if g.Slice != "" {
+			uses[slicesOf(g)] = true
+		}
 	}
 	return 1 / float64(max(len(cliques), 1))
-}
-
-// enough returns the GPUs with that much memory.
-func enough(gpus []gpu.GPU, memory int64) []gpu.GPU {
-	var with []gpu.GPU
-	for _, g := range gpus {
-		if g.Memory >= memory {
-			with = append(with, g)
-		}
-	}
-	return with
-}
-
-func without(gpus, taken []gpu.GPU) []gpu.GPU {
-	return slices.DeleteFunc(slices.Clone(gpus), func(g gpu.GPU) bool { return slices.Contains(taken, g) })
-}
-
-// short is the reason of a node that has too few GPUs for the container.
-func (p *placing) short(c asking) devicescheduler.PredicateFailureReason {
-	used, all := gpu.Count(p.node.Allocatable, p.node.Used, gpu.DefaultKind)
-	name := gpu.Resource
-	if c.memory > 0 {
-		name = gpu.Memory
-		for _, g := range gpu.Free(p.node.Allocatable, nil, gpu.DefaultKind) {
-			if g.Memory < c.memory {
-				all--
-			}
-		}
-	}
-	return resource.NewInsufficientResourceError(name, int64(c.count), used, max(all, 0))
 }

@@ -50,12 +50,12 @@ func (Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 }
 
 // TakePodResources counts GPUs that the pod has by another name than the node now
-// gives them: groups are numbered, and when a GPU is lost or a node comes back
-// with others, a GPU's group may have another number. Everything else the group
-// scheduler counts.
+// gives them. Groups are numbered: when a GPU is lost or a node comes back with
+// others, a GPU's group may have another number. A GPU's kind is another when
+// the node's config changes. Everything else the group scheduler counts.
 func (Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
 	for r, n := range renamed(node, pod) {
-		node.Used[r] += n
+		node.Used[r] = resource.AddCapped(node.Used[r], n)
 	}
 	return nil
 }
@@ -72,7 +72,8 @@ func (Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) er
 }
 
 // renamed returns what the pod holds of leaves whose name has changed, by the
-// name that they have now.
+// name that they have now. Of a GPU or slice that has become another kind it holds
+// all: how much of it the pod has in the new kind is not known.
 func renamed(node *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
 	held, err := resource.Usage(node, pod)
 	if err != nil {
@@ -84,9 +85,14 @@ func renamed(node *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
 		if _, same := node.Allocatable[was]; !ok || same {
 			continue
 		}
-		for r := range node.Allocatable {
-			if other, ok := gpu.ParseName(r); ok && other.GPU == name.GPU && other.Leaf == name.Leaf {
-				now[r] += n
+		for r, all := range node.Allocatable {
+			other, ok := gpu.ParseName(r)
+			switch {
+			case !ok || other.GPU != name.GPU || other.Slice != name.Slice:
+			case other.Leaf == name.Leaf:
+				now[r] = resource.AddCapped(now[r], n)
+			case other.Leaf != gpu.Bytes && name.Leaf != gpu.Bytes:
+				now[r] = max(now[r], all)
 			}
 		}
 	}
