@@ -35,14 +35,16 @@ type checks struct {
 	machine
 	report
 	plugin *gpunode.Device
-	units  []gpu.GPU // that the plugin advertises: GPUs and MIG slices
-	nvml   []nvmlGPU // that the machine has
+	labels map[string]string // that the plugin wants on its Node
+	units  []gpu.GPU         // that it advertises: GPUs and MIG slices
+	nvml   []nvmlGPU         // that the machine has
 }
 
 // configure has the plugin give all that there is, and the device nodes with it, and CUDA see all that it is given.
 func configure() {
-	os.Unsetenv("CONFIG_FILE")
-	os.Unsetenv("CUDA_VISIBLE_DEVICES")
+	for _, name := range []string{"CONFIG_FILE", "GPU_LABELS", "CUDA_VISIBLE_DEVICES"} {
+		os.Unsetenv(name)
+	}
 	os.Setenv("MIG_STRATEGY", "mixed")
 	os.Setenv("PASS_DEVICE_SPECS", "true")
 }
@@ -66,8 +68,12 @@ func (c *checks) read() error {
 	if err := c.load(); err != nil {
 		return fmt.Errorf("this machine has no NVIDIA driver: %w", err)
 	}
+	err := errors.Join(c.plugin.New(), c.plugin.Start())
+	if err == nil {
+		c.labels, err = c.plugin.NodeLabels(nil)
+	}
 	info := types.NewNodeInfo()
-	if err := errors.Join(c.plugin.New(), c.plugin.Start(), c.plugin.UpdateNodeInfo(info)); err != nil {
+	if err = errors.Join(err, c.plugin.UpdateNodeInfo(info)); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(info.KubeAlloc)) {
@@ -114,11 +120,12 @@ func readGPU(lib nvml.Interface, index int) (g nvmlGPU, code nvml.Return) {
 
 // compare compares the GPUs with what nvidia-smi says.
 func (c *checks) compare(ctx context.Context) {
-	smi, err := ask(ctx, c.smi, parseQuery, "-q", "-x")
+	log, err := ask(ctx, c.smi, parseQuery, "-q", "-x")
 	if err != nil {
 		c.skip("GPUs against nvidia-smi -q -x", err)
 		return
 	}
+	smi := log.GPUs
 	all := fmt.Sprintf("as nvidia-smi, %d GPUs", len(smi))
 	c.pass("UUIDs of GPUs", all, compareInventory(c.units, smi)...)
 	c.pass("memory", all, compareMemory(c.units, smi)...)
@@ -126,6 +133,8 @@ func (c *checks) compare(ctx context.Context) {
 	c.pass("PCI addresses", all, addresses...)
 	c.pass("minor numbers of device nodes", all, minors...)
 	c.pass("MIG modes", all, modes...)
+	versions := fmt.Sprintf("as nvidia-smi, driver %s, CUDA %s", log.Driver, log.CUDA)
+	c.pass("labels", versions, compareLabels(c.labels, log)...)
 
 	const parts = "MIG slices against nvidia-smi -L"
 	if list, err := ask(ctx, c.smi, parseList, "-L"); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
@@ -50,7 +51,10 @@ func compareInventory(advertised []gpu.GPU, smi []smiGPU) (d differences) {
 	return d
 }
 
-// compareMemory allows for 1 MiB, since nvidia-smi rounds.
+// near allows for 1 MiB, since nvidia-smi rounds.
+func near(a, b int64) bool { return max(a-b, b-a) <= 1 }
+
+// compareMemory compares the memory of whole GPUs, and of slices.
 func compareMemory(advertised []gpu.GPU, smi []smiGPU) (d differences) {
 	for _, s := range smi {
 		want := []string{s.Memory}
@@ -88,14 +92,13 @@ func compareAmounts(d *differences, uuid string, got []int64, texts []string) {
 		want = append(want, n)
 	}
 	slices.Sort(want)
-	near := func(a, b int64) bool { return max(a-b, b-a) <= 1 }
 	if len(got) == len(want) && !slices.EqualFunc(got, want, near) { // other numbers are of compareInventory
 		d.add("%s: %d MiB are advertised, and nvidia-smi says %d", uuid, got, want)
 	}
 }
 
-// compareSlices compares the MIG slices that are advertised, by UUID and profile, of which a resource's name has "." for
-// "+".
+// compareSlices compares the MIG slices that are advertised, by UUID and profile. A resource's name has "." for the
+// profile's "+".
 func compareSlices(advertised []gpu.GPU, smi []smiDevice) (d differences) {
 	kinds := map[string]string{}
 	for _, g := range advertised {
@@ -111,6 +114,33 @@ func compareSlices(advertised []gpu.GPU, smi []smiDevice) (d differences) {
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(kinds)) {
 		d.add("%s is advertised, and nvidia-smi does not have it", uuid)
+	}
+	return d
+}
+
+// compareLabels compares the Node's labels with what nvidia-smi says of most GPUs.
+func compareLabels(labels map[string]string, smi smiLog) (d differences) {
+	value := func(key string) string { return labels["gpu.kubeslot.io/"+key] }
+	is := func(key, want string) {
+		if got := value(key); got != want {
+			d.add("%s is %q, and for nvidia-smi %q", key, got, want)
+		}
+	}
+	is("driver-version", smi.Driver)
+	is("cuda-version", smi.CUDA)
+	count, memory := 0, false
+	for _, g := range smi.GPUs {
+		if strings.Join(strings.Fields(g.Product), "-") != value("product") {
+			continue
+		}
+		count++
+		want, err := mebibytes(g.Memory)
+		got, err2 := strconv.ParseInt(value("memory"), 10, 64)
+		memory = memory || err == nil && err2 == nil && near(got, want)
+	}
+	is("count", fmt.Sprint(count))
+	if count == 0 || !memory {
+		d.add("product is %q with memory %q, and nvidia-smi has no such GPU", value("product"), value("memory"))
 	}
 	return d
 }

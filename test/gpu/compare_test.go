@@ -151,3 +151,36 @@ func TestCompare(t *testing.T) {
 		})
 	}
 }
+
+func TestCompareLabels(t *testing.T) {
+	smi := smiLog{Driver: "580.159.04", CUDA: "13.0", GPUs: []smiGPU{
+		{Product: "NVIDIA H200", Memory: "143771 MiB"}, {Product: "NVIDIA H200", Memory: "143771 MiB"},
+		{Product: "NVIDIA L4", Memory: "23034 MiB"},
+	}}
+	for changed, test := range map[string]struct {
+		value string
+		want  []string
+	}{
+		"none":           {"", nil},
+		"driver-version": {"580.1", []string{`driver-version is "580.1"`}},
+		"cuda-version":   {"12.9", []string{`cuda-version is "12.9"`}},
+		"product":        {"NVIDIA-H100", []string{"count", `product is "NVIDIA-H100"`}},
+		"memory":         {"143", []string{`with memory "143"`}},
+		"count":          {"3", []string{`count is "3", and for nvidia-smi "2"`}},
+	} {
+		labels := map[string]string{
+			"gpu.kubeslot.io/driver-version": "580.159.04", "gpu.kubeslot.io/cuda-version": "13.0",
+			"gpu.kubeslot.io/product": "NVIDIA-H200", "gpu.kubeslot.io/memory": "143771", "gpu.kubeslot.io/count": "2",
+		}
+		labels["gpu.kubeslot.io/"+changed] = test.value
+		got := compareLabels(labels, smi)
+		if len(got) != len(test.want) {
+			t.Errorf("%s: %q, want %q", changed, got, test.want)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(strings.Join(got, "\n"), want) {
+				t.Errorf("%s: %q says nothing of %s", changed, got, want)
+			}
+		}
+	}
+}

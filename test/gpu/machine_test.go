@@ -86,12 +86,17 @@ type fakeSMI struct {
 }
 
 func (f fakeSMI) run(_ context.Context, args ...string) ([]byte, error) {
-	query, list, matrix, pcie := "<nvidia_smi_log>", "", "\tGPU0\tGPU1\n", "\tGPU0\tGPU1\n"
+	driver, _ := f.SystemGetDriverVersion()
+	cuda, _ := f.SystemGetCudaDriverVersion()
+	query := fmt.Sprintf("<nvidia_smi_log><driver_version>%s</driver_version><cuda_version>%d.%d</cuda_version>",
+		driver, cuda/1000, cuda%1000/10)
+	list, matrix, pcie := "", "\tGPU0\tGPU1\n", "\tGPU0\tGPU1\n"
 	for i := range 2 {
 		g, _ := f.DeviceGetHandleByIndex(i)
 		other, _ := f.DeviceGetHandleByIndex(1 - i)
 		mode, parts := "Disabled", ""
-		list += fmt.Sprintf("GPU %d: Fake NVIDIA A100 (UUID: %s)\n", i, fakenvml.UUID(i))
+		name, _ := g.GetName()
+		list += fmt.Sprintf("GPU %d: %s (UUID: %s)\n", i, name, fakenvml.UUID(i))
 		for j := range len(f.profiles) {
 			if part, code := g.GetMigDeviceHandleByIndex(j); code == nvml.SUCCESS {
 				uuid, _ := part.GetUUID()
@@ -102,10 +107,11 @@ func (f fakeSMI) run(_ context.Context, args ...string) ([]byte, error) {
 				list += fmt.Sprintf("  MIG %s     Device  %d: (UUID: %s)\n", f.profiles[uuid], j, uuid)
 			}
 		}
-		query += fmt.Sprintf("<gpu><uuid>%s</uuid><minor_number>%d</minor_number>"+
+		query += fmt.Sprintf("<gpu><product_name>%s</product_name><uuid>%s</uuid><minor_number>%d</minor_number>"+
 			"<mig_mode><current_mig>%s</current_mig></mig_mode><mig_devices>%s</mig_devices>"+
 			"<pci><pci_bus_id>00000000:%02X:00.0</pci_bus_id></pci>"+
-			"<fb_memory_usage><total>40960 MiB</total></fb_memory_usage></gpu>", fakenvml.UUID(i), i, mode, parts, i+1)
+			"<fb_memory_usage><total>40960 MiB</total></fb_memory_usage></gpu>",
+			name, fakenvml.UUID(i), i, mode, parts, i+1)
 
 		level, _ := g.GetTopologyCommonAncestor(other)
 		path := map[nvml.GpuTopologyLevel]string{nvml.TOPOLOGY_SINGLE: "PIX", nvml.TOPOLOGY_SYSTEM: "SYS"}[level]
@@ -163,7 +169,7 @@ func TestMachine(t *testing.T) {
 	if rows := results(right); len(rows) > 0 {
 		t.Errorf("%q", rows)
 	}
-	if want := 19; len(right) != want {
+	if want := 20; len(right) != want {
 		t.Errorf("%d rows, want %d", len(right), want)
 	}
 	for name, test := range map[string]struct {

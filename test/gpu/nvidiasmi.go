@@ -29,35 +29,39 @@ func nvidiaSMI(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// smiGPU is a GPU in the output of nvidia-smi -q -x. What it does not know is "N/A".
+// smiLog is the output of nvidia-smi -q -x: its GPUs are in the order of NVML's indexes.
+type smiLog struct {
+	XMLName xml.Name `xml:"nvidia_smi_log"`
+	Driver  string   `xml:"driver_version"`
+	CUDA    string   `xml:"cuda_version"` // that the driver can do
+	GPUs    []smiGPU `xml:"gpu"`
+}
+
+// smiGPU is a GPU of it. What it does not know is "N/A".
 type smiGPU struct {
-	UUID   string     `xml:"uuid"`
-	Minor  string     `xml:"minor_number"`
-	MIG    string     `xml:"mig_mode>current_mig"`
-	Bus    string     `xml:"pci>pci_bus_id"`
-	Memory string     `xml:"fb_memory_usage>total"`
-	Slices []smiSlice `xml:"mig_devices>mig_device"`
+	Product string     `xml:"product_name"`
+	UUID    string     `xml:"uuid"`
+	Minor   string     `xml:"minor_number"`
+	MIG     string     `xml:"mig_mode>current_mig"`
+	Bus     string     `xml:"pci>pci_bus_id"`
+	Memory  string     `xml:"fb_memory_usage>total"`
+	Slices  []smiSlice `xml:"mig_devices>mig_device"`
 }
 
 type smiSlice struct {
 	Memory string `xml:"fb_memory_usage>total"`
 }
 
-// parseQuery reads the output of nvidia-smi -q -x: its GPUs in the order of NVML's indexes.
-func parseQuery(data []byte) ([]smiGPU, error) {
-	var log struct {
-		XMLName xml.Name `xml:"nvidia_smi_log"`
-		GPUs    []smiGPU `xml:"gpu"`
-	}
+func parseQuery(data []byte) (log smiLog, err error) {
 	if err := xml.Unmarshal(data, &log); err != nil {
-		return nil, fmt.Errorf("nvidia-smi -q -x: %w", err)
+		return log, fmt.Errorf("nvidia-smi -q -x: %w", err)
 	}
 	for i, g := range log.GPUs {
 		if g.UUID == "" {
-			return nil, fmt.Errorf("nvidia-smi -q -x: GPU %d has no uuid", i)
+			return log, fmt.Errorf("nvidia-smi -q -x: GPU %d has no uuid", i)
 		}
 	}
-	return log.GPUs, nil
+	return log, nil
 }
 
 // smiDevice is a MIG slice in the output of nvidia-smi -L.

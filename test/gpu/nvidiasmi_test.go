@@ -27,20 +27,22 @@ func TestParseQuery(t *testing.T) {
 	}
 	want := []smiGPU{
 		{
-			UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000001", Minor: "1", MIG: "Enabled", Bus: "00000000:01:00.0",
-			Memory: "81920 MiB", Slices: []smiSlice{{"19968 MiB"}, {"19968 MiB"}},
+			Product: "NVIDIA A100-SXM4-80GB", UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000001", Minor: "1",
+			MIG: "Enabled", Bus: "00000000:01:00.0", Memory: "81920 MiB",
+			Slices: []smiSlice{{"19968 MiB"}, {"19968 MiB"}},
 		},
 		{
-			UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000002", Minor: "0", MIG: "N/A", Bus: "00000000:81:00.0",
+			Product: "NVIDIA RTX A5000", UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000002", Minor: "0", MIG: "N/A",
+			Bus:    "00000000:81:00.0",
 			Memory: "24564 MiB",
 		},
 		{
-			UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000003", Minor: "2", MIG: "N/A", Bus: "0000000F:01:00.0",
-			Memory: "N/A",
+			Product: "NVIDIA GB10", UUID: "GPU-5c9a1f0e-0000-4000-8000-000000000003", Minor: "2", MIG: "N/A",
+			Bus: "0000000F:01:00.0", Memory: "N/A",
 		},
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+	if d := cmp.Diff(want, got.GPUs); d != "" || got.Driver != "535.54.03" || got.CUDA != "12.2" {
+		t.Errorf("driver %q, CUDA %q, %s", got.Driver, got.CUDA, d)
 	}
 	for input, want := range map[string]string{
 		"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.": "EOF",
