@@ -6,7 +6,7 @@
 GOFLAGS_OF_ALL := -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo '-toolexec=env GOGC=400'
 override export GOFLAGS := $(strip $(GOFLAGS_OF_ALL) $(filter-out $(GOFLAGS_OF_ALL),$(GOFLAGS)))
 
-.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories soak soak-idle bench-scheduler bench-scheduler-process bench-plugins bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew release release-version test-release generate site clean
+.PHONY: help build plugins plugin-builder demo demo-helm demo-load demo-down test test-all test-changed test-times lint test-unit fuzz test-e2e test-bench test-skew test-histories test-gpu soak soak-idle bench-scheduler bench-scheduler-process bench-plugins bench-scale bench-discovery bench-brokers bench-device-plugin test-device-plugin-long bench-cri images push pictures krew release release-version test-release generate site clean
 
 KUBE_VERSION := $(shell sed -n 's|.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' go.mod)
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
@@ -18,7 +18,8 @@ E2E := $(shell sed -n 's/^clusters  *//p' test/suites/suites.txt)
 # time may fail at its end for no reason (go.dev/issue/75804, until Go 1.27). Inputs that
 # break one are written to the package's testdata/fuzz; commit them with the fix.
 FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoTheRequest ./kubecri/checkpoint:FuzzDecode \
-	./kubecri/cdi:FuzzDescribe ./kubecri/soplugins/nodeinfo:FuzzNodeInfo
+	./kubecri/cdi:FuzzDescribe ./kubecri/soplugins/nodeinfo:FuzzNodeInfo \
+	./plugins/nvidiagpu/config:FuzzParse
 # The demo's cluster. NAME is taken from the command line alone: WSL has a variable NAME in its environment.
 DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.
@@ -139,6 +140,12 @@ test-bench: ## The checks in the scheduler's benchmark, which is a module of its
 test-skew: ## Kubelets and API servers of other Kubernetes versions, and older containerds, which it builds, once: some ten minutes a Kubernetes (KUBELETS=1.34,1.37 API_SERVERS=1.36 CONTAINERDS=2.0: those alone).
 	@hack/preflight.sh root go gcc
 	KUBESLOT_SKEW=1 KUBELETS=$(KUBELETS) API_SERVERS=$(API_SERVERS) CONTAINERDS=$(CONTAINERDS) go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/skew $(if $(RUN),-run '$(RUN)')
+
+test-gpu: ## Build _output/test-gpu, which checks the NVIDIA GPU plugin on any machine with the driver, and run it if this is one.
+	@hack/preflight.sh go gcc
+	CGO_ENABLED=1 go build -ldflags '-s -w' -o _output/test-gpu ./test/gpu
+	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/nvidiactl ]; then _output/test-gpu; \
+	else echo "This machine has no NVIDIA driver: copy _output/test-gpu to one that has, and run it there as root."; fi
 
 test-release: ## A whole release, made twice, and checked as docs/release.md says (builds Helm and cosign).
 	@hack/preflight.sh go gcc disk:12

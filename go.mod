@@ -4,7 +4,7 @@ go 1.26.8
 
 require (
 	charm.land/bubbletea/v2 v2.0.10
-	github.com/NVIDIA/go-nvml v0.13.0-1
+	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/brutella/dnssd v1.2.14
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0

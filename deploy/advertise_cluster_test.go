@@ -44,7 +44,7 @@ func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
 	r := newRig(t)
 	s := r.thief(r.identity(certificate))
 	_, err := r.kube.CoreV1().Nodes().Patch(r.Context(), nodeA, types.MergePatchType,
-		[]byte(`{"status":{"capacity":{"example.com/kubelets":"3"},"allocatable":{"example.com/kubelets":"3"}}}`), metav1.PatchOptions{}, "status")
+		[]byte(`{"metadata":{"labels":{"nvidia.com/gpu.count":"8"}},"status":{"capacity":{"example.com/kubelets":"3"},"allocatable":{"example.com/kubelets":"3"}}}`), metav1.PatchOptions{}, "status")
 	r.check(err)
 	listed := func(names, status string) string {
 		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"status":{"capacity":{%s},"allocatable":{%s}}}`, advertise.ResourcesAnnotation, names, status, status)
@@ -58,6 +58,8 @@ func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
 		"not listed":               `{"status":{"capacity":{"example.com/ours":"1"}}}`,
 		"another annotation":       `{"metadata":{"annotations":{"example.com/x":"y"}}}`,
 		"a label":                  `{"metadata":{"labels":{"x":"y"}}}`,
+		"a label, listed":          fmt.Sprintf(`{"metadata":{"labels":{"x":"y"},"annotations":{%q:"x"}}}`, advertise.LabelsAnnotation),
+		"another's label":          fmt.Sprintf(`{"metadata":{"labels":{"nvidia.com/gpu.count":"9"},"annotations":{%q:"nvidia.com/gpu.count"}}}`, advertise.LabelsAnnotation),
 		"the kubelet's conditions": `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`,
 	} {
 		if err := s.patchNode(nodeA, text, "status"); err == nil || !strings.Contains(err.Error(), "kubecri may") {
@@ -66,5 +68,9 @@ func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
 	}
 	if err := s.patchNode(nodeA, listed("example.com/ours", `"example.com/ours":"1"`), "status"); err != nil {
 		t.Errorf("a resource of its own: %v", err)
+	}
+	if err := s.patchNode(nodeA, fmt.Sprintf(`{"metadata":{"labels":{"nvidia.com/ours":"x"},"annotations":{%q:"nvidia.com/ours"}}}`,
+		advertise.LabelsAnnotation), "status"); err != nil {
+		t.Errorf("a label of its own: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
+	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -46,6 +47,16 @@ func listing(n int) string {
 	return annotated(advertise.ResourcesAnnotation, strings.Join(names, ","))
 }
 
+// labelled is the metadata of a Node with so many labels of device plugins.
+func labelled(n int) string {
+	var labels, names []string
+	for i := range n {
+		name := fmt.Sprintf("nvidia.com/l%d", i)
+		labels, names = append(labels, name+": x"), append(names, name)
+	}
+	return fmt.Sprintf(", labels: {%s}%s", strings.Join(labels, ", "), annotated(advertise.LabelsAnnotation, strings.Join(names, ",")))
+}
+
 // conditionsOf are so many conditions of kubecri's, with messages of so many characters.
 func conditionsOf(n, size int) string {
 	var list strings.Builder
@@ -81,6 +92,12 @@ func TestKubecriAdvertisesLittle(t *testing.T) {
 		"1,500 of device plugins":          {nodeOf(0, listing(1500), ""), "", listed, 150_000},
 		"2,000 of device plugins":          {nodeOf(0, listing(2000), ""), "", size, 10_000},
 		"a long name of a device plugin's": {nodeOf(0, annotated(advertise.ResourcesAnnotation, "example.com/"+strings.Repeat("x", 310)), ""), "", listed, 20_000},
+
+		"labels of device plugins":    {nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", "", 20_000},
+		"the same labels again":       {nodeOf(0, labelled(nodeinfo.MaxLabels), ""), nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", 20_000},
+		"one label more":              {nodeOf(0, labelled(nodeinfo.MaxLabels+1), ""), "", "at most 32 labels", 20_000},
+		"labels of very long names":   {nodeOf(0, annotated(advertise.LabelsAnnotation, strings.Repeat("nvidia.com/x,", 320)), ""), "", size, 20_000},
+		"labels on a Node with 1,000": {nodeOf(0, strings.Replace(labelled(nodeinfo.MaxLabels), "labels: {", "labels: {"+keys(1000)+", ", 1), ""), nodeOf(0, ", labels: {"+keys(1000)+"}", ""), "", 50_000},
 
 		"what device plugins say":   {nodeOf(0, annotated(assignment.Annotation, strings.Repeat("x", advertise.MaxDeviceInfo)), ""), "", "", 50_000},
 		"more of it":                {nodeOf(0, annotated(assignment.Annotation, strings.Repeat("x", advertise.MaxDeviceInfo+1)), ""), "", size, 50_000},

@@ -161,6 +161,7 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 	const (
 		resources = "may change only its annotations and resources"
 		status    = "only the capacity, the allocatable and the conditions kubeslot.io/* of a node's status"
+		labels    = "may list at most 32 labels"
 	)
 	for name, tc := range map[string]struct{ from, to, want string }{
 		"totals":                      {`cam: "2", akri.sh/cam-8120fe: "2"`, `cam: "3"`, ""},
@@ -173,6 +174,11 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 		"its mode":                    {`l: v`, `l: v, kubeslot.io/mode: device-plugin`, ""},
 		"another label":               {`l: v`, `l: v, kubeslot.io/other: x`, resources},
 		"a label gone":                {`labels: {l: v}, `, ``, resources},
+		"plugins' labels":             {`l: v}, annotations: {`, `l: v, nvidia.com/gpu.count: "8", gpu.kubeslot.io/count: "8"}, annotations: {kubeslot.io/plugin-labels: "gpu.kubeslot.io/count,nvidia.com/gpu.count", `, ""},
+		"a label that is not listed":  {`l: v}, annotations: {`, `l: v, nvidia.com/gpu.count: "8", gpu.kubeslot.io/count: "8"}, annotations: {kubeslot.io/plugin-labels: gpu.kubeslot.io/count, `, resources},
+		"a label of others, listed":   {`theirs: x`, `theirs: x, kubeslot.io/plugin-labels: l`, labels},
+		"another's prefix":            {`theirs: x`, `theirs: x, kubeslot.io/plugin-labels: x.nvidia.com/gpu`, labels},
+		"the mode as a plugin's":      {`theirs: x`, `theirs: x, kubeslot.io/plugin-labels: kubeslot.io/mode`, labels},
 		"spec":                        {`podCIDR: c`, `podCIDR: c, unschedulable: true`, resources},
 		"owners":                      {`name: node-a`, `name: node-a, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: c, uid: u}]`, resources},
 		"finalizers":                  {`name: node-a`, `name: node-a, finalizers: [a/b]`, resources},
@@ -185,7 +191,7 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 		"images":                      {`conditions:`, `images: [{names: [i]}], conditions:`, status},
 		"plugins' resources":          {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: a.b/c`, ""},
 		"its NRI plugin":              {`theirs: x`, `theirs: x, kubeslot.io/nri-plugin: kubecri`, ""},
-		"all its annotations at once": {`theirs: x`, `theirs: x, KubeDevice/DeviceInfo: "{}", kubeslot.io/plugin-resources: a.b/c, kubeslot.io/nri-plugin: kubecri, kubeslot.io/kubecri-namespace: kubeslot-system`, ""},
+		"all its annotations at once": {`theirs: x`, `theirs: x, KubeDevice/DeviceInfo: "{}", kubeslot.io/plugin-resources: a.b/c, kubeslot.io/plugin-labels: nvidia.com/a, kubeslot.io/nri-plugin: kubecri, kubeslot.io/kubecri-namespace: kubeslot-system`, ""},
 		"resources of others":         {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: akri.sh/cam`, "may not take over resources"},
 		"resources of the kubelet's":  {`theirs: x`, `theirs: x, kubeslot.io/plugin-resources: cpu`, "may list only extended resources"},
 	} {
@@ -203,6 +209,32 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 			}
 			r.by = kubelet("node-a")
 			expect(t, p, r, "")
+		})
+	}
+}
+
+// Of the labels that it may write kubecri changes those alone that it wrote before.
+func TestKubecriLeavesOthersLabels(t *testing.T) {
+	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-node"]
+	node := func(labels, listed string) string {
+		return fmt.Sprintf("{metadata: {name: node-a, labels: {%s}, annotations: {kubeslot.io/plugin-labels: '%s'}}, spec: {}, status: {}}", labels, listed)
+	}
+	const ours, theirs, listed = "gpu.kubeslot.io/a: x", ", nvidia.com/b: x", "gpu.kubeslot.io/a"
+	const take, change = "none that the node has from others", "may change only its annotations and resources"
+	for name, tc := range map[string]struct{ labels, listed, want string }{
+		"ours, changed":              {"gpu.kubeslot.io/a: 'y'" + theirs, listed, ""},
+		"ours, gone":                 {theirs[2:], "", ""},
+		"ours, given up":             {ours + theirs, "", ""},
+		"another of ours":            {ours + theirs + ", gpu.kubeslot.io/c: x", listed + ",gpu.kubeslot.io/c", ""},
+		"theirs, changed":            {ours + ", nvidia.com/b: 'y'", listed, change},
+		"theirs, gone":               {ours, listed, change},
+		"theirs, listed":             {ours + theirs, listed + ",nvidia.com/b", take},
+		"theirs, listed and changed": {ours + ", nvidia.com/b: 'y'", listed + ",nvidia.com/b", take},
+		"theirs, listed and gone":    {ours, listed + ",nvidia.com/b", take},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, p, request{by: kubecri("node-a"), resource: nodesResource, kind: "Node", subresource: "status",
+				object: node(tc.labels, tc.listed), old: node(ours+theirs, listed)}, tc.want)
 		})
 	}
 }

@@ -30,7 +30,7 @@ func allocatorCondition(c *akriv0.Configuration) metav1.Condition {
 	case now != wanted:
 		condition.Reason = handOverWaits
 		condition.Message = fmt.Sprintf("%s gives the devices, until kube-scheduler of Kubeslot has noted that "+
-			"spec.allocator is %s now: it has to run", now, wanted)
+			"spec.allocator is %s now: it has to run, or the controller with --without-scheduler", now, wanted)
 	case held > 0:
 		condition.Reason = instancesHeld
 		condition.Message = fmt.Sprintf("%s gives the devices, but for %s that pods hold from before: these change "+

@@ -1,11 +1,14 @@
 package configurations
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
@@ -72,5 +75,52 @@ func TestStatusKeepsTheAllocator(t *testing.T) {
 	got := r.configuration().Status
 	if got.Instances != 1 || got.Allocator == nil || got.Allocator.Current != akriv0.AllocatorDRA {
 		t.Errorf("the status is %+v", got)
+	}
+}
+
+// Where nobody else writes who gives the devices this status does, and not by what was so before: a spec that
+// has changed meanwhile is decided anew.
+func TestStatusHandsOver(t *testing.T) {
+	c := configuration(false)
+	c.Spec.Allocator = akriv0.AllocatorDRA
+	r := newRig(t, c)
+	r.inv.SetConfiguration(c)
+	held := []string{"cam-1"}
+	r.Allocator = func(_ context.Context, c *akriv0.Configuration) (*akriv0.AllocatorStatus, error) {
+		return c.AllocatorStatusFor(held), nil
+	}
+	look := func() (reconcile.Result, error) {
+		r.clock.SetTime(r.clock.Now().Add(Interval))
+		return r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+	}
+	for range 2 { // the first status waits
+		if _, err := look(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dra := r.configuration()
+	if a := dra.Status.Allocator; a == nil || a.Current != akriv0.AllocatorDRA || len(a.Held) != 1 {
+		t.Fatalf("status.allocator is %+v", a)
+	}
+	condition := meta.FindStatusCondition(dra.Status.Conditions, akriv0.ConditionAllocatorReady)
+	if condition.Reason != instancesHeld {
+		t.Errorf("the condition is %+v", condition)
+	}
+	back := dra.DeepCopy()
+	back.Spec.Allocator = akriv0.AllocatorSlots
+	if err := r.api.Update(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	r.stale, held = dra, nil
+	if _, err := look(); !apierrors.IsConflict(err) {
+		t.Errorf("decided by what was so before: %v, %+v", err, r.configuration().Status.Allocator)
+	}
+	r.stale, held = nil, []string{"cam-1"}
+	if result, err := look(); err != nil || result.RequeueAfter != Interval {
+		t.Errorf("what DRA has is looked at again after %s: %v", result.RequeueAfter, err)
+	}
+	held = nil
+	if result, err := look(); err != nil || result.RequeueAfter != 0 || r.configuration().Status.Allocator != nil {
+		t.Errorf("%+v, %v; the status is %+v", result, err, r.configuration().Status.Allocator)
 	}
 }

@@ -9,8 +9,12 @@ import (
 
 // overInstanceLimit says how many devices have no Instance.
 func overInstanceLimit(c *akriv0.Configuration, s limits.Sum) string {
-	return fmt.Sprintf("%s, %s: spec.maxInstances is %d; the others have no Instance and no broker, and pods get their slots all the same. "+
-		"Raise it, or have the discovery handler find fewer", count(s.Used+s.Withheld, "device"), count(s.Used, "Instance"), c.Spec.InstancesLimit())
+	others := "the others have no Instance and no broker, and pods get their slots all the same"
+	if !c.GivesSlots() {
+		others = "the others have no Instance and no broker, and no claim gets them"
+	}
+	return fmt.Sprintf("%s, %s: spec.maxInstances is %d; %s. Raise it, or have the discovery handler find fewer",
+		count(s.Used+s.Withheld, "device"), count(s.Used, "Instance"), c.Spec.InstancesLimit(), others)
 }
 
 // overBrokerLimit says how many broker pods are not made, and which of the limits is the

@@ -37,7 +37,7 @@ const (
 	akriAgain = 10 * time.Second
 )
 
-// Config is what a Reconciler needs; all of it is required but Disabled and DRA.
+// Config is what a Reconciler needs; all of it is required but Disabled, DRA and Allocator.
 type Config struct {
 	// Client reads Configurations from the cache.
 	Client client.Client
@@ -52,8 +52,11 @@ type Config struct {
 	// generation.
 	Check func(*akriv0.Configuration) validation.Findings
 	// DRA say, each, what is wrong with how a Configuration of the name is published for DRA; "" for nothing.
-	DRA   []func(configuration string) string
-	Clock clock.PassiveClock
+	DRA []func(configuration string) string
+	// Allocator says who gives a Configuration's devices, where nobody else writes that: dra.Handover. Nil
+	// leaves it to kube-scheduler.
+	Allocator func(context.Context, *akriv0.Configuration) (*akriv0.AllocatorStatus, error)
+	Clock     clock.PassiveClock
 	// Disabled are the parts that do not run. The zero value is none.
 	Disabled Disabled
 }
@@ -135,11 +138,23 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		return lookInterval, nil
 	}
 	want := c.DeepCopy()
-	want.Status = status(c, r.Disabled, r.invalid(c), r.notPublished(c), summary, instances, sum, now)
-	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
-		return 0, nil
+	patch, again := client.MergeFrom(c), time.Duration(0)
+	if r.Allocator != nil {
+		var err error
+		if want.Status.Allocator, err = r.Allocator(ctx, c); err != nil {
+			return 0, fmt.Errorf("decide who gives the devices of Configuration %s: %w", key, err)
+		}
+		// A controller that leads no longer must not decide by what it knew.
+		patch = client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{})
+		if want.Status.Allocator != nil && !c.Spec.IsDRA() {
+			again = Interval // what DRA still has is not watched
+		}
 	}
-	err := r.Client.Status().Patch(ctx, want, client.MergeFrom(c))
+	want.Status = status(want, r.Disabled, r.invalid(c), r.notPublished(c), summary, instances, sum, now)
+	if apiequality.Semantic.DeepEqual(c.Status, want.Status) {
+		return again, nil
+	}
+	err := r.Client.Status().Patch(ctx, want, patch)
 	r.mu.Lock()
 	t.quietUntil = r.Clock.Now().Add(Interval)
 	r.times[key] = t
@@ -152,7 +167,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	}
 	writes.Inc()
 	klog.FromContext(ctx).V(2).Info("Wrote a Configuration's status", "configuration", klog.KRef(key.Namespace, key.Name))
-	return 0, nil
+	return again, nil
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {

@@ -35,8 +35,6 @@ type published struct {
 	pool   string
 	device resourceapi.Device
 	nodes  *corev1.NodeSelector // nil: all nodes
-	// limit is how many devices the pool has at most: what a node may report for its Configuration.
-	limit int
 }
 
 // same reports whether both are published alike; nil is not published.
@@ -44,7 +42,7 @@ func (p *published) same(other *published) bool {
 	if p == nil || other == nil {
 		return p == other
 	}
-	return p.pool == other.pool && p.limit == other.limit &&
+	return p.pool == other.pool &&
 		apiequality.Semantic.DeepEqual(p.nodes, other.nodes) && apiequality.Semantic.DeepEqual(p.device, other.device)
 }
 
@@ -64,11 +62,11 @@ func publish(instance string, d inventory.Device, hostname func(node string) str
 	case len(nodes) == 0:
 		nodes, taint = d.Nodes, taintUnschedulable
 	}
-	p := &published{pool: instance, limit: 1}
+	p := &published{pool: instance}
 	switch {
 	case !report.Shared:
 		// With spec.discovery all devices are shared, so a device that is not has one node.
-		p.pool, p.nodes, p.limit = c.Name+"/"+nodes[0], nodeNamed(nodes[0]), c.Spec.DevicesLimit()
+		p.pool, p.nodes = c.Name+"/"+nodes[0], nodeNamed(nodes[0])
 	case c.Spec.Discovery != nil:
 		p.nodes = nodesLabelled(c.Spec.Discovery.NodeSelector)
 	default:

@@ -233,20 +233,19 @@ func drawDevice(t *rapid.T) (string, inventory.Device) {
 	return instance, d
 }
 
-// A pool has no more devices than a node may report.
-func TestPoolLimit(t *testing.T) {
-	c := draConfiguration("cam")
-	c.Spec.MaxDevices = 70
+// A pool's devices are in slices by their names, as many in each as may have taints.
+func TestPoolOf(t *testing.T) {
 	var all []*published
-	for i := range 100 {
-		d := inventory.Device{Configuration: c, Reported: deviceOf(false, nil), Nodes: []string{"a"}}
-		all = append(all, publish(fmt.Sprintf("cam-%06d", 99-i), d, hostname))
+	for i := range 70 {
+		d := inventory.Device{Configuration: draConfiguration("cam"), Reported: deviceOf(false, nil),
+			Nodes: []string{"a"}}
+		all = append(all, publish(fmt.Sprintf("cam-%06d", 69-i), d, hostname))
 	}
 	pool := poolOf(all)
 	if len(pool.Slices) != 2 || len(pool.Slices[0].Devices) != 64 || len(pool.Slices[1].Devices) != 6 {
 		t.Fatalf("%d slices, want one of 64 devices and one of 6", len(pool.Slices))
 	}
 	if last := pool.Slices[1].Devices[5].Name; last != "cam-000069" {
-		t.Errorf("the last device is %s, want the 70th by name", last)
+		t.Errorf("the last device is %s, want the last by name", last)
 	}
 }

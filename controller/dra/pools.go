@@ -16,10 +16,8 @@ const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
 // poolOf is the pool of devices that are all of it. An allocation names its device by driver, pool and name,
 // so a device stays in its pool: a local one is in its Configuration's on its node, a shared one in its own.
-// Of a node that reports more than it may, the first by their names are in the pool.
 func poolOf(all []*published) resourceslice.Pool {
 	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.device.Name, b.device.Name) })
-	all = all[:min(len(all), all[0].limit)]
 	pool := resourceslice.Pool{NodeSelector: all[0].nodes, AllNodes: all[0].nodes == nil}
 	for chunk := range slices.Chunk(all, devicesPerSlice) {
 		devices := make([]resourceapi.Device, len(chunk))

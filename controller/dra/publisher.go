@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// interval is the least time between two updates of what is published: each copies all devices.
+	// interval is the least time between two updates of what is published.
 	interval = time.Second
 	// syncDelay is how long the ResourceSlice controller waits until it looks at what somebody else changed,
 	// or an earlier process left. Its default of 30 s would keep a Configuration that is handed back to
@@ -45,7 +45,10 @@ type PublisherConfig struct {
 	// Client reads and writes ResourceSlices.
 	Client    kubernetes.Interface
 	Inventory *inventory.Inventory
-	// Source has the Instances whose devices may be others.
+	// HasInstance reports whether a device has its Instance: those beyond spec.maxInstances have none, and are
+	// not published.
+	HasInstance func(types.NamespacedName) bool
+	// Source has the Instances whose devices may be others, and those that come.
 	Source source.TypedSyncingSource[reconcile.Request]
 	// Changed is called with each Configuration of which Problem returns something else.
 	Changed func(types.NamespacedName)
@@ -58,19 +61,17 @@ type Publisher struct {
 	PublisherConfig
 	pools *poolQueue
 
-	controller *resourceslice.Controller // nil while there is nothing to publish
-	instances  map[string]*published     // by name
-	members    map[string]sets.Set[string]
-	resources  resourceslice.DriverResources
-	clean      bool // no slice of the driver is left
+	controller *resourceslice.Controller   // nil while there is nothing to publish
+	instances  map[string]*published       // by name
+	members    map[string]sets.Set[string] // by pool
+	clean      bool                        // no slice of the driver is left
 }
 
 var _ manager.LeaderElectionRunnable = &Publisher{}
 
 // NewPublisher makes a Publisher.
 func NewPublisher(c PublisherConfig) *Publisher {
-	p := &Publisher{PublisherConfig: c, instances: map[string]*published{}, members: map[string]sets.Set[string]{},
-		resources: resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{}}}
+	p := &Publisher{PublisherConfig: c, instances: map[string]*published{}, members: map[string]sets.Set[string]{}}
 	p.pools = newPoolQueue(func(configuration string) {
 		if c := p.Inventory.InForce(configuration); c != nil {
 			p.Changed(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
@@ -126,6 +127,9 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	defer queue.Done(request)
 	instance := request.Name
 	before, now := p.instances[instance], publish(instance, p.Inventory.Device(instance), p.hostname)
+	if before == nil && now != nil && !p.HasInstance(request.NamespacedName) { // nor ever, perhaps
+		now = nil
+	}
 	if before.same(now) {
 		return true
 	}
@@ -155,29 +159,25 @@ func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (time
 	for pool := range changed {
 		if p.members[pool].Len() == 0 {
 			delete(p.members, pool)
-			delete(p.resources.Pools, pool)
+			p.pools.set(pool, nil)
 			continue
 		}
 		all := make([]*published, 0, p.members[pool].Len())
 		for instance := range p.members[pool] {
 			all = append(all, p.instances[instance])
 		}
-		p.resources.Pools[pool] = poolOf(all)
+		as := poolOf(all)
+		p.pools.set(pool, &as)
 	}
-	if len(p.resources.Pools) > 0 {
+	if len(p.members) > 0 {
 		p.clean = false
 	}
 	if p.controller == nil && !p.clean {
 		if again, err := p.start(ctx); p.controller == nil {
 			return again, err
 		}
-		changed = sets.KeySet(p.resources.Pools)
 	}
-	if len(changed) > 0 && p.controller != nil {
-		p.pools.changed = changed
-		p.controller.Update(&p.resources)
-	}
-	if p.controller == nil || len(p.resources.Pools) > 0 {
+	if p.controller == nil || len(p.members) > 0 {
 		return 0, nil
 	}
 	left, err := p.left(ctx)
@@ -194,26 +194,23 @@ func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (time
 func (p *Publisher) start(ctx context.Context) (time.Duration, error) {
 	left, err := p.left(ctx)
 	switch {
-	case apierrors.IsNotFound(err) && len(p.resources.Pools) == 0:
+	case apierrors.IsNotFound(err) && len(p.members) == 0:
 		p.clean = true // the API server does not have the kind
 		return 0, nil
 	case apierrors.IsNotFound(err):
-		for pool := range p.resources.Pools {
+		for pool := range p.members {
 			p.pools.setProblem(pool, notServed)
 		}
 		return retryAfter, err
 	case err != nil:
 		return retryAfter, err
-	case !left && len(p.resources.Pools) == 0:
+	case !left && len(p.members) == 0:
 		p.clean = true
 		return 0, nil
 	}
-	p.pools.restart()
 	delay := syncDelay
-	p.controller, err = resourceslice.StartController(ctx, resourceslice.Options{
-		DriverName: v1alpha1.DRADriver, KubeClient: p.Client, Queue: p.pools, SyncDelay: &delay,
-		ErrorHandler: p.pools.failed,
-	})
+	p.controller, err = p.pools.start(ctx, resourceslice.Options{
+		DriverName: v1alpha1.DRADriver, KubeClient: p.Client, SyncDelay: &delay})
 	return retryAfter, err
 }
 

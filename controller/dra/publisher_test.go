@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -41,9 +42,11 @@ type rig struct {
 
 	mu      sync.Mutex
 	queue   queue
-	writes  []string // verbs and names of pools
-	refuse  error    // of writes
-	changed []string // Configurations
+	writes  []string        // verbs and names of pools
+	devices int             // of the last slice that was written
+	refuse  error           // of writes
+	lacking map[string]bool // names of Instances that are not there
+	changed []string        // Configurations
 }
 
 func newRig(t testing.TB, objects ...runtime.Object) *rig {
@@ -62,6 +65,7 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 				slice.Name = fmt.Sprintf("%s%d", slice.GenerateName, names)
 			}
 			r.writes = append(r.writes, action.GetVerb()+" "+slice.Spec.Pool.Name)
+			r.devices = len(slice.Spec.Devices)
 		case clienttesting.DeleteAction:
 			r.writes = append(r.writes, "delete")
 		default:
@@ -70,6 +74,11 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 		return r.refuse != nil, nil, r.refuse
 	})
 	r.Publisher = NewPublisher(PublisherConfig{Client: r.api, Inventory: r.inv, Source: r, Clock: r.clock,
+		HasInstance: func(key types.NamespacedName) bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return !r.lacking[key.String()]
+		},
 		Changed: func(key types.NamespacedName) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -178,6 +187,33 @@ func TestWritesWhatChanges(t *testing.T) {
 	}
 }
 
+// A device that has no Instance, as those beyond spec.maxInstances, is published once it has one, and stays
+// when somebody deletes that.
+func TestPublishesInstancesAlone(t *testing.T) {
+	r := newRig(t)
+	r.inv.SetConfiguration(camWithLongHashes())
+	reports := nodeReports("a", 2)
+	second := types.NamespacedName{Namespace: "default", Name: reports.Spec.Devices[1].Instance()}
+	exists := func(is bool) {
+		r.mu.Lock()
+		r.lacking = map[string]bool{second.String(): !is}
+		r.mu.Unlock()
+		r.add(inventory.Change{Brokers: []types.NamespacedName{second}})
+	}
+	published := func(devices int) func() bool {
+		return func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.devices == devices }
+	}
+	exists(false)
+	r.inv.SetSlice(reports)
+	r.run()
+	r.eventually("one device is published", published(1))
+	exists(true)
+	r.eventually("both are", published(2))
+	exists(false)
+	r.add(r.inv.SetSlice(nodeReports("a", 3)))
+	r.eventually("all are", published(3))
+}
+
 // When the last Configuration has slots again all slices go, and nothing is watched any more.
 func TestCleansUp(t *testing.T) {
 	r := newRig(t)
@@ -236,10 +272,45 @@ func TestProblemOfPublishing(t *testing.T) {
 	r.eventually("the problem is gone", func() bool { return r.Problem("cam") == "" })
 }
 
-// What a device that joins costs of 10 on each node: to tell the ResourceSlice controller, and for it to look at
-// one pool. It looks twice more, when it sees the write and when it forgets its own.
+// What the API server drops of a slice is not written again, and is a problem until the pool is another.
+func TestDroppedFields(t *testing.T) {
+	q := newPoolQueue(func(string) {})
+	devices := func(names ...string) (all []resourceapi.Device) {
+		for _, name := range names {
+			all = append(all, resourceapi.Device{Name: name, AllowMultipleAllocations: new(true)})
+		}
+		return all
+	}
+	pool := func(names ...string) *resourceslice.Pool {
+		return &resourceslice.Pool{Slices: []resourceslice.Slice{{Devices: devices(names...)}}}
+	}
+	q.set("cam/a", pool("x"))
+	desired, actual := &resourceapi.ResourceSlice{}, &resourceapi.ResourceSlice{}
+	desired.Spec.Devices, actual.Spec.Devices = devices("x"), []resourceapi.Device{{Name: "x"}}
+	drop := func() {
+		q.current = "cam/a"
+		q.failed(t.Context(), &resourceslice.DroppedFieldsError{PoolName: "cam/a", DesiredSlice: desired,
+			ActualSlice: actual}, "")
+	}
+	multiple := func() bool { return q.wanted["cam/a"].Slices[0].Devices[0].AllowMultipleAllocations != nil }
+	if drop(); multiple() {
+		t.Error("what was dropped is wanted still")
+	}
+	if n, _, problem := q.problem("cam"); n != 1 || problem == "" {
+		t.Errorf("%d problems: %s", n, problem)
+	}
+	q.set("cam/a", pool("x", "y"))
+	if n, _, problem := q.problem("cam"); n != 0 || !multiple() {
+		t.Errorf("another pool has %d problems: %s", n, problem)
+	}
+	if drop(); !multiple() {
+		t.Error("what was dropped of the pool before is not wanted now")
+	}
+}
+
+// What a device that joins costs of 10 on each node.
 func BenchmarkUpdate(b *testing.B) {
-	for _, nodes := range []int{500, 1000, 2000} {
+	for _, nodes := range []int{500, 5000} {
 		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
 			r := newRig(b)
 			r.inv.SetConfiguration(camWithLongHashes())
@@ -250,10 +321,9 @@ func BenchmarkUpdate(b *testing.B) {
 			r.run()
 			r.eventually("a slice a node", func() bool { return len(r.written()) == nodes })
 			first := time.Since(began).Seconds()
-			b.ResetTimer()
-			for i := range b.N {
+			for devices := 11; b.Loop(); devices ^= 11 ^ 12 {
 				r.forget()
-				r.add(r.inv.SetSlice(nodeReports("node-7", 11+i%2)))
+				r.add(r.inv.SetSlice(nodeReports("node-7", devices)))
 				r.eventually("written", func() bool { return len(r.written()) == 1 })
 			}
 			b.ReportMetric(first, "s-to-publish-all")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/klog/v2"
@@ -44,44 +43,75 @@ func init() {
 	metrics.Registry.MustRegister(failures)
 }
 
-// poolQueue is the queue of the ResourceSlice controller. The controller's Update adds all pools to it, and
-// to look at one costs a look at all devices: only pools that changed get in. The controller's one worker
-// calls Get, Forget and failed in turn, so that what failed is the pool that Get returned last.
+// poolQueue is the queue of the ResourceSlice controller, and has what is to be published. The controller
+// validates all that it is to publish whenever it looks at a pool, and Update copies it and adds all pools: so it
+// is given each pool alone, when it is about to look at that. Its one worker calls Get, Forget and failed in turn.
 type poolQueue struct {
 	workqueue.TypedRateLimitingInterface[string]
-	changed sets.Set[string] // of the goroutine that calls Update
-	current string           // of the worker
-
 	// notify is called with the name of a Configuration whose problem is another.
 	notify func(configuration string)
+	// started has the controller, once it is there.
+	started chan *resourceslice.Controller
+	current string // the pool that Get returned last
 
 	mu       sync.Mutex
-	problems map[string]string // by pool
+	wanted   map[string]*resourceslice.Pool // by name
+	problems map[string]string              // by pool
 }
 
 func newPoolQueue(notify func(configuration string)) *poolQueue {
-	return &poolQueue{notify: notify, problems: map[string]string{}}
+	return &poolQueue{notify: notify, wanted: map[string]*resourceslice.Pool{}, problems: map[string]string{}}
 }
 
-// restart gives another controller, of which none is running, an empty queue.
-func (q *poolQueue) restart() {
-	q.changed = nil
+// start starts a controller, of which none is running, with all that is wanted.
+func (q *poolQueue) start(ctx context.Context, options resourceslice.Options) (*resourceslice.Controller, error) {
 	q.TypedRateLimitingInterface =
 		workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	q.started = make(chan *resourceslice.Controller, 1)
+	options.Queue, options.ErrorHandler = q, q.failed
+	c, err := resourceslice.StartController(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	q.started <- c
+	for pool := range q.wanted {
+		q.TypedRateLimitingInterface.Add(pool)
+	}
+	return c, nil
 }
 
-// Add is called by Update alone.
-func (q *poolQueue) Add(pool string) {
-	if q.changed.Has(pool) {
-		q.setProblem(pool, "")
+// set has a pool published from now on, as soon as a controller runs; nil for not at all. It keeps the pool. The
+// goroutine that starts controllers calls it.
+func (q *poolQueue) set(pool string, as *resourceslice.Pool) {
+	q.mu.Lock()
+	if q.wanted[pool] = as; as == nil {
+		delete(q.wanted, pool)
+	}
+	q.mu.Unlock()
+	q.setProblem(pool, "")
+	if q.TypedRateLimitingInterface != nil {
 		q.TypedRateLimitingInterface.Add(pool)
 	}
 }
 
-// Get returns the next pool to be looked at.
+// Add is called by Update alone, with the pool that Get returns.
+func (q *poolQueue) Add(string) {}
+
+// Get returns the next pool to be looked at, which is all that the controller then has.
 func (q *poolQueue) Get() (pool string, shutdown bool) {
-	q.current, shutdown = q.TypedRateLimitingInterface.Get()
-	return q.current, shutdown
+	if q.current, shutdown = q.TypedRateLimitingInterface.Get(); shutdown {
+		return "", true
+	}
+	c := <-q.started
+	q.started <- c
+	resources := resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{}}
+	q.mu.Lock()
+	if wanted := q.wanted[q.current]; wanted != nil {
+		resources.Pools[q.current] = *wanted
+	}
+	c.Update(&resources)
+	q.mu.Unlock()
+	return q.current, false
 }
 
 // failed is the controller's error handler.
@@ -91,6 +121,7 @@ func (q *poolQueue) failed(ctx context.Context, err error, message string) {
 	switch {
 	case errors.As(err, &dropped):
 		reason = droppedFields
+		q.accept(dropped)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		reason = invalidSlice
 	}
@@ -98,6 +129,16 @@ func (q *poolQueue) failed(ctx context.Context, err error, message string) {
 	klog.FromContext(ctx).Error(err, "Cannot publish devices as they should be", "pool", q.current, "step", message)
 	if reason != otherReason {
 		q.setProblem(q.current, naming.CutText(err.Error(), maxProblemLength))
+	}
+}
+
+// accept has what the API server made of a slice be what is wanted, so that it is not written again and again.
+func (q *poolQueue) accept(dropped *resourceslice.DroppedFieldsError) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if pool := q.wanted[dropped.PoolName]; pool != nil && dropped.SliceIndex < len(pool.Slices) &&
+		resourceslice.DevicesDeepEqual(pool.Slices[dropped.SliceIndex].Devices, dropped.DesiredSlice.Spec.Devices) {
+		pool.Slices[dropped.SliceIndex].Devices = dropped.ActualSlice.Spec.Devices
 	}
 }
 

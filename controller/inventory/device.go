@@ -83,6 +83,27 @@ func (v *Inventory) Device(instance string) Device {
 	return d
 }
 
+// HeldAsSlots are the Instances of the Configuration of a name of which somebody has a slot that DRA did not
+// give, in the order of their names.
+func (v *Inventory) HeldAsSlots(configuration string) (instances []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	named := v.names[configuration]
+	if named == nil {
+		return nil
+	}
+	for instance := range named.instances {
+		for _, c := range v.records[instance].claims {
+			if !c.Spec.ByDRA() {
+				instances = append(instances, instance)
+				break
+			}
+		}
+	}
+	slices.Sort(instances)
+	return instances
+}
+
 // DoesNotCount returns why a claim does not make its slot taken; nil when it does.
 func (v *Inventory) DoesNotCount(c *v1alpha1.SlotClaim) error {
 	s, err := c.Slot()

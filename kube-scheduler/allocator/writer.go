@@ -83,21 +83,10 @@ func (w *Writer) sync(ctx context.Context, client versioned.Interface, name stri
 	return nil
 }
 
-// Status is what status.allocator is to be; nil for none.
-func Status(c *akriv0.Configuration, held []string) *akriv0.AllocatorStatus {
-	switch {
-	case c.Spec.IsDRA():
-		return akriv0.NewAllocatorStatus(akriv0.AllocatorDRA, held)
-	case len(held) > 0:
-		return akriv0.NewAllocatorStatus(akriv0.AllocatorSlots, held)
-	}
-	return nil
-}
-
 // write writes the status if it is another. The API server refuses the write if the Configuration has changed
 // since: a scheduler that leads no longer must not decide by what it knew.
 func write(ctx context.Context, client versioned.Interface, c *akriv0.Configuration, held []string) error {
-	status := Status(c, held)
+	status := c.AllocatorStatusFor(held)
 	if apiequality.Semantic.DeepEqual(status, c.Status.Allocator) {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// What docs/plugins.md says that a pod may ask of GPUs counts as answered for,
+// What docs/nvidia-gpus.md says that a pod may ask of GPUs counts as answered for,
 // although the plugin does not say which names it knows, and although a value may
 // be the one that it takes anyway.
 func TestGPURequestsAreKnown(t *testing.T) {

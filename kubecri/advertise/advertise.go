@@ -1,6 +1,6 @@
 // Package advertise writes what devices a node has: its slots as extended resources in
 // node.status, and what its device plugins report in the node's KubeDevice/DeviceInfo
-// annotation.
+// annotation and in labels.
 //
 // The amounts are for people and for the kubelet's admission. The scheduler decides
 // which pod gets a slot, from DeviceSlices.
@@ -47,7 +47,11 @@ type Devices func() (info *types.NodeInfo, settled bool)
 // reaches; false while that is not known.
 type Reached func(configuration string) (devices int, known bool)
 
-// Config is what an Advertiser needs. All but LowerAfter, Metrics, Devices, Reached and Clock is
+// Labels says which labels the device plugins want on the Node. While settled is false, those that
+// are there already are kept beside them. What is returned is the caller's.
+type Labels func() (labels map[string]string, settled bool)
+
+// Config is what an Advertiser needs. All but LowerAfter, Metrics, Devices, Labels, Reached and Clock is
 // required.
 type Config struct {
 	// Node writes what is advertised, and the condition that the node has more than it may advertise.
@@ -63,6 +67,8 @@ type Config struct {
 	Reached Reached
 	// Devices is asked at each look at the node.
 	Devices Devices
+	// Labels is asked at each look at the node.
+	Labels Labels
 	// LowerAfter is DefaultLowerAfter when 0.
 	LowerAfter time.Duration
 	Metrics    *metrics.Metrics
@@ -77,6 +83,8 @@ type Advertiser struct {
 	// foreign are resources that device plugins have and others advertise, as last
 	// logged.
 	foreign []types.ResourceName
+	// foreignLabels are labels that device plugins want and the Node has from others, as last logged.
+	foreignLabels []string
 	// withheld are resources beyond what a node may advertise, as last logged.
 	withheld []types.ResourceName
 	// decreases are those that the last plan left pending.
@@ -105,6 +113,9 @@ func New(config Config) (*Advertiser, error) {
 		return nil, fmt.Errorf("advertiser: %w", err)
 	}
 	config.Node.Add("resources", a.plan, synced...)
+	if config.Labels != nil {
+		config.Node.Add("labels", a.planLabels) // a part of its own: a label that is refused keeps no resource back
+	}
 	return a, nil
 }
 

@@ -28,8 +28,8 @@ const (
 	// resource into the node's status, as 0 (devicemanager, endpointStopGracePeriod, and a
 	// minute). After that nobody takes the 0 away but us.
 	forgotten = 6 * time.Minute
-	// pluginResources is the annotation of the advertiser of the other modes.
-	pluginResources = "kubeslot.io/plugin-resources"
+	// pluginResources and pluginLabels are annotations of the advertiser of the other modes.
+	pluginResources, pluginLabels = "kubeslot.io/plugin-resources", "kubeslot.io/plugin-labels"
 )
 
 // Config says in which mode kubecri works.
@@ -109,6 +109,11 @@ func plan(v view) (p nodewriter.Patch) {
 		return p
 	}
 	p.Status.Capacity, p.Status.Allocatable = nodewriter.Quantities{}, nodewriter.Quantities{}
+	for key := range strings.SplitSeq(v.node.Annotations[pluginLabels], ",") {
+		if _, ok := v.node.Labels[key]; ok {
+			labels[key] = nil
+		}
+	}
 	for _, name := range leftovers(v, annotations) {
 		p.Status.Capacity[name], p.Status.Allocatable[name] = nil, nil
 	}
@@ -138,7 +143,7 @@ func leftovers(v view, annotations map[string]*string) (amounts []corev1.Resourc
 			amounts = append(amounts, corev1.ResourceName(name))
 		}
 	}
-	for _, annotation := range []string{assignment.Annotation, pluginResources} {
+	for _, annotation := range []string{assignment.Annotation, pluginResources, pluginLabels} {
 		if _, ok := v.node.Annotations[annotation]; ok {
 			annotations[annotation] = nil
 		}

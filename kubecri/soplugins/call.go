@@ -15,15 +15,17 @@ import (
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
-// The methods of device.Device that can fault, as Fault.Method and as label.
+// The methods of plugins that can fault, as Fault.Method and as label.
 const (
 	methodNew            = "New"
 	methodStart          = "Start"
 	methodUpdateNodeInfo = "UpdateNodeInfo"
 	methodAllocate       = "Allocate"
+	methodNodeLabels     = "NodeLabels"
+	methodLost           = "Lost"
 )
 
-var methods = []string{methodNew, methodStart, methodUpdateNodeInfo, methodAllocate}
+var methods = []string{methodNew, methodStart, methodUpdateNodeInfo, methodAllocate, methodNodeLabels, methodLost}
 
 // The kinds of fault, as label.
 const (

@@ -5,6 +5,8 @@
 //   - call.go: one call of a plugin: panics, errors and hangs become faults
 //   - lifecycle.go: a plugin is started, tried again, and asked what the node has
 //   - nodeinfo.go: what the plugins say of the node, checked and merged
+//   - labels.go: the Node's labels: what plugins read of them, and want there
+//   - lost.go: devices that pods hold and plugins report as lost
 //   - allocate.go: what a container gets, and who has to answer for it
 //   - edits.go: what Allocate returned, checked
 //   - plugins.go: the plugins there are, and how they are

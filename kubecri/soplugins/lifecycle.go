@@ -1,6 +1,7 @@
 package soplugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -29,9 +30,12 @@ func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
 	for {
 		fault := p.step(ctx, plugin)
 		wait := p.config.Interval
-		if fault != nil {
+		switch {
+		case fault != nil:
 			wait, retry = min(retry, p.config.Interval), min(2*retry, maxRetry)
-		} else {
+		case plugin.labels == nil && p.asksLabels(plugin): // the Node is not known; written here alone
+			wait = min(minRetry, p.config.Interval)
+		default:
 			retry = minRetry
 		}
 		if ctx.Err() != nil {
@@ -69,6 +73,14 @@ func (p *Plugins) step(ctx context.Context, plugin *plugin) *Fault {
 		*s.done = true
 		plugin.mu.Unlock()
 	}
+	labels := p.label(ctx, plugin)
+	update := p.update(ctx, plugin)
+	lost := p.reportLosses(ctx, plugin) // what pods hold may be lost whether or not the rest is known
+	return cmp.Or(update, labels, lost)
+}
+
+// update asks what the node has.
+func (p *Plugins) update(ctx context.Context, plugin *plugin) *Fault {
 	said, fault := call(ctx, plugin.caller, methodUpdateNodeInfo, p.ask)
 	if fault != nil {
 		return fault

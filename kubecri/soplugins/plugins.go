@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -46,11 +47,17 @@ type Config struct {
 	// NotLoaded says of each file that could not be loaded which it is, and why, for the
 	// pods that may need it.
 	NotLoaded []string
+	// Labels, if set, returns the Node's labels; it waits until they are known, or ctx is done.
+	Labels func(ctx context.Context) (labels map[string]string, known bool)
+	// Holders, if set, returns the containers of the node that were assigned anything of device
+	// plugins; not ok while that is not known.
+	Holders func() (holders []remote.Holder, ok bool)
 	// Timeout of a call is DefaultTimeout when 0, Interval DefaultInterval.
 	Timeout, Interval time.Duration
-	// Changed is called, if set, when NodeInfo may have something new to say.
+	// Changed is called, if set, when NodeInfo or NodeLabels may have something new to say.
 	Changed func()
-	// Events, if set, take what happens to the plugins, as events of the node.
+	// Events, if set, take what happens to the plugins, as Events of the node, and to devices that
+	// pods hold, as Events of the pods.
 	Events  record.EventRecorder
 	Metrics *metrics.Metrics
 }
@@ -85,6 +92,10 @@ type plugin struct {
 	prepared, started bool
 	// data is what it said of the node last; nil for nothing yet. Never changed.
 	data *types.NodeInfo
+	// labels are those that it wanted on the Node last; nil for not said yet. Never changed.
+	labels map[string]string
+	// losses have their Events. Only drive uses them.
+	losses map[loss]bool
 	// wrong is the fault of its last start or update, nil when that went well, and
 	// failing when it first failed since.
 	wrong   *Fault

@@ -100,7 +100,8 @@ func (v *View) says(pod *corev1.Pod, events []corev1.Event) []string {
 var besides = map[string]bool{"FailedScheduling": true, "MissingClusterDNS": true, "DNSConfigForming": true, "BackOff": true}
 
 // ourEvents are the reasons of Kubeslot's own warnings about pods that run.
-var ourEvents = map[string]bool{"SlotLost": true, "StartedWithoutDevices": true, "DeviceGone": true, "DeviceChanged": true, "SlotAssignedTwice": true}
+var ourEvents = map[string]bool{"SlotLost": true, "StartedWithoutDevices": true, "DeviceGone": true, "DeviceChanged": true,
+	"DeviceLost": true, "SlotAssignedTwice": true}
 
 func eventSource(e *corev1.Event) string {
 	switch {

@@ -109,6 +109,7 @@ func stockSchedulerProcess(l layout, bin programs) *process {
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
+		"--leader-elect=false", // it is alone, and without its Lease it would end
 	}}
 }
 

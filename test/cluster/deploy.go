@@ -138,9 +138,13 @@ func renderSchedulerConfig(from, to, kubeconfig string) error {
 
 // There is one controller and no other to elect: see controllerManagerProcess.
 func controllerProcess(cfg Config, l layout, bin programs) (*process, error) {
+	args := "--leader-elect=false --v=2"
+	if cfg.StockScheduler {
+		args += " --without-scheduler"
+	}
 	argv, env, err := unitProcess(cfg.RepoRoot, controllerUnit, bin[Controller], map[string]string{
 		"KUBECONFIG":      l.kubeconfig(Controller),
-		"CONTROLLER_ARGS": "--leader-elect=false --v=2",
+		"CONTROLLER_ARGS": args,
 	})
 	return &process{Component: Controller, NetNS: l.netNS(controlNS), Argv: argv, Env: env}, err
 }

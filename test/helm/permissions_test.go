@@ -43,6 +43,23 @@ func TestControllerWithoutBrokersAndServices(t *testing.T) {
 	}
 }
 
+// With device plugins alone the controller hands devices over to DRA; a scheduler of ours does where there is one.
+func TestControllerWithoutScheduler(t *testing.T) {
+	h := newHelm(t, 4)
+	for mode, want := range map[string]bool{"device-plugin": true, "nri": false} {
+		all := h.render(t, "--set", "scheduler.enabled=false,kubecri.mode="+mode)
+		args := fmt.Sprint(container(all.get(t, "Deployment", "kubeslot-controller"))["args"])
+		if got := strings.Contains(args, "--without-scheduler"); got != want {
+			t.Errorf("in mode %s the controller runs with %s, want --without-scheduler: %t", mode, args, want)
+		}
+	}
+	args := fmt.Sprint(container(h.render(t, "--set", "kubecri.mode=device-plugin").get(t, "Deployment",
+		"kubeslot-controller"))["args"])
+	if strings.Contains(args, "--without-scheduler") {
+		t.Errorf("beside a scheduler of ours the controller runs with %s", args)
+	}
+}
+
 // text is the objects' YAML.
 func text(t *testing.T, all objects) string {
 	t.Helper()

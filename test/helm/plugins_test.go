@@ -126,6 +126,23 @@ func TestBadPlugins(t *testing.T) {
 	}
 }
 
+// The NVIDIA plugin's configuration is a ConfigMap's, and CONFIG_FILE says where.
+func TestGPUConfigMap(t *testing.T) {
+	for _, pod := range newHelm(t, 4).render(t, "--set", "kubecri.gpuConfigMap=nvidia-plugin-configs").pods(t) {
+		if pod.Name != "kubecri" {
+			continue
+		}
+		env := namedContainer(t, pod.Pod, "kubecri").Env
+		i := slices.IndexFunc(env, func(v corev1.EnvVar) bool { return v.Name == "CONFIG_FILE" })
+		if i < 0 {
+			t.Fatalf("kubecri has no CONFIG_FILE in %v", env)
+		}
+		wantVolume(t, pod.Pod, "kubecri", env[i].Value, "ConfigMap nvidia-plugin-configs")
+		return
+	}
+	t.Error("there is no kubecri")
+}
+
 func namedContainer(t *testing.T, pod corev1.Pod, name string) corev1.Container {
 	t.Helper()
 	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
@@ -147,6 +164,8 @@ func wantVolume(t *testing.T, pod corev1.Pod, container, path, want string) {
 			switch {
 			case v.HostPath != nil:
 				got[m.MountPath] = "hostPath " + v.HostPath.Path
+			case v.ConfigMap != nil && m.ReadOnly:
+				got[m.MountPath] = "ConfigMap " + v.ConfigMap.Name
 			case v.EmptyDir != nil && m.ReadOnly:
 				got[m.MountPath] = "emptyDir read-only"
 			case v.EmptyDir != nil:

@@ -17,13 +17,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/version"
 )
 
@@ -298,6 +301,44 @@ func TestAPIServers(t *testing.T) {
 			if out, err := r.Kubectl(r.ctx, "kubeslot", "doctor"); err != nil {
 				t.Errorf("kubectl kubeslot doctor: %v\n%s", err, out)
 			}
+			r.dra()
 		})
+	}
+}
+
+// dra has DRA give the cameras, where the API server has what that needs; an older one's users are refused.
+func (r *rig) dra() {
+	r.Helper()
+	const toDRA = `{"spec":{"allocator":"DRA"}}`
+	server, err := r.kube.Discovery().ServerVersion()
+	r.check(err)
+	out, err := r.Kubectl(r.ctx, "patch", "configuration", "cameras", "--type=merge", "-p", toDRA)
+	if utilversion.MustParseGeneric(server.GitVersion).LessThan(utilversion.MajorMinor(1, 36)) {
+		if err == nil || !strings.Contains(err.Error()+out, "needs Kubernetes 1.36 or newer") {
+			r.Errorf("spec.allocator DRA: %v: %s", err, out)
+		}
+		return
+	}
+	r.check(err)
+	claims := resourceapi.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Name: "camera"}}
+	claims.Spec.Spec.Devices.Requests = []resourceapi.DeviceRequest{{Name: "camera",
+		Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: v1alpha1.DeviceClassName("cameras")}}}
+	_, err = r.kube.ResourceV1().ResourceClaimTemplates("default").Create(r.ctx, &claims, metav1.CreateOptions{})
+	r.check(err)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "by-claim"}, Spec: corev1.PodSpec{
+		ResourceClaims: []corev1.PodResourceClaim{{Name: "camera", ResourceClaimTemplateName: &claims.Name}},
+		Containers: []corev1.Container{{Name: "main", Image: cluster.AppImage, ImagePullPolicy: corev1.PullNever,
+			Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "camera"}}}}}}}
+	_, err = r.kube.CoreV1().Pods("default").Create(r.ctx, p, metav1.CreateOptions{})
+	r.check(err)
+	r.await("a pod with a claim to run", func() (bool, string) {
+		p, err := r.kube.CoreV1().Pods("default").Get(r.ctx, p.Name, metav1.GetOptions{})
+		r.check(err)
+		return p.Status.Phase == corev1.PodRunning, fmt.Sprint(p.Status.Phase, p.Status.Conditions)
+	})
+	list, err := r.client.KubeslotV1alpha1().SlotClaims().List(r.ctx, metav1.ListOptions{})
+	r.check(err)
+	if len(list.Items) != 1 || !list.Items[0].Spec.ByDRA() {
+		r.Errorf("the slots' claims are %+v, want one by DRA", list.Items)
 	}
 }

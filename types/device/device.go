@@ -36,3 +36,21 @@ type VariableOwner interface {
 	// Allocate, unless it is privileged or of a namespace that may.
 	OwnVariables() map[string]string
 }
+
+// NodeLabeler is what a Device implements that reads or writes labels of its Node.
+type NodeLabeler interface {
+	// NodeLabels takes the Node's labels and returns those that the Device wants on it. It is
+	// called before each UpdateNodeInfo. kubecri writes at most 32 labels of all Devices, of the
+	// prefixes gpu.kubeslot.io/ and nvidia.com/, and removes those that are not returned any more.
+	// After an error those that were returned last stay.
+	NodeLabels(node map[string]string) (own map[string]string, err error)
+}
+
+// LossReporter is what a Device implements that knows what became of devices that containers
+// hold.
+type LossReporter interface {
+	// Lost returns those of held that are lost, each with the reason: a sentence for an Event of
+	// the pods that hold it. held are the resources that running containers of the node were
+	// assigned, sorted. It is called after each UpdateNodeInfo.
+	Lost(held []types.ResourceName) map[types.ResourceName]string
+}

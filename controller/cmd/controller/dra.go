@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -14,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/dra"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/watch"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // newDRA makes what publishes devices for DRA. The manager runs the publisher.
@@ -24,8 +26,12 @@ func newDRA(
 	if err != nil {
 		return nil, nil, err
 	}
-	publisher := dra.NewPublisher(dra.PublisherConfig{Client: kube, Inventory: inv, Clock: clock.RealClock{},
-		Source: w.Source(watch.ResourceSlices), Changed: w.Look(watch.Configurations)})
+	hasInstance := func(key types.NamespacedName) bool {
+		instance, err := watch.Get(context.Background(), mgr.GetClient(), key, &akriv0.Instance{}) // of the cache
+		return err == nil && instance != nil
+	}
+	publisher := dra.NewPublisher(dra.PublisherConfig{Client: kube, Inventory: inv, HasInstance: hasInstance,
+		Source: w.Source(watch.ResourceSlices), Changed: w.Look(watch.Configurations), Clock: clock.RealClock{}})
 	classes := dra.NewClasses(dra.ClassConfig{Client: writer, Live: mgr.GetAPIReader(), Inventory: inv,
 		Version: server.Version, Changed: w.Look(watch.Configurations)})
 	return publisher, classes, mgr.Add(publisher)

@@ -28,12 +28,13 @@ type options struct {
 	leaseNamespace, leaseName                 string
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 
-	workers       int
-	claimGrace    time.Duration
-	schedulerName string
-	priorityClass string
-	brokers       bool
-	services      bool
+	workers          int
+	claimGrace       time.Duration
+	schedulerName    string
+	priorityClass    string
+	brokers          bool
+	services         bool
+	withoutScheduler bool
 
 	metricsAddress, healthAddress string
 
@@ -90,6 +91,9 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	work.BoolVar(&o.services, "enable-services", true,
 		"Make the Services that Configurations ask for. false needs no permissions for Services; "+
 			"existing ones are left as they are.")
+	work.BoolVar(&o.withoutScheduler, "without-scheduler", false,
+		"No kube-scheduler of Kubeslot runs in the cluster, and all nodes are in device-plugin mode: write in its "+
+			"place who gives a Configuration's devices when its spec.allocator changes.")
 	checks := groups.FlagSet("validation")
 	checks.StringVar(&o.webhookAddress, "webhook-bind-address", "127.0.0.1:10362",
 		"Where to serve the webhook that refuses wrong Configurations, over HTTPS: where the ValidatingWebhookConfiguration kubeslot-configurations leads. \"0\" serves nothing.")

@@ -150,14 +150,18 @@ func setup(
 	if err != nil {
 		return err
 	}
-	statuses := configurations.New(configurations.Config{
+	config := configurations.Config{
 		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum,
 		DRA: []func(string) string{
 			func(string) string { return dra.TooOld(server.Version()) }, classes.Problem, publisher.Problem,
 		},
 		Check: check.Check, Clock: clock.RealClock{},
 		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
-	})
+	}
+	if o.withoutScheduler {
+		config.Allocator = (&dra.Handover{Live: mgr.GetAPIReader(), Inventory: inv}).Status
+	}
+	statuses := configurations.New(config)
 	for _, c := range []struct {
 		name       string
 		reconciler reconcile.Reconciler

@@ -120,7 +120,7 @@ func startPlugins(ctx context.Context, o *options) (*soplugins.Plugins, error) {
 		return nil, fmt.Errorf("--cridevices: %w", err)
 	}
 	config := soplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout}
-	plugins, sockets, err := o.sockets.plugins(config, nil) // who holds devices is kubecri's to say
+	plugins, sockets, err := o.sockets.plugins(config) // who holds devices is kubecri's to say
 	if err != nil {
 		return nil, err
 	}

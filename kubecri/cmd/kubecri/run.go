@@ -116,7 +116,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	n.plugins, n.sockets, err = o.sockets.plugins(soplugins.Config{
 		Node: o.nodeName, Loaded: loaded, NotLoaded: notLoaded(bad), Timeout: o.devicesTimeout, Interval: o.advertiseInterval,
 		Events: cluster.events, Metrics: numbers, Changed: func() { n.advertiser.Changed() },
-	}, cluster.holders)
+		Labels: cluster.nodeLabels, Holders: cluster.holders,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 	n.node.Set(pluginsCondition(bad))
 	n.advertiser, err = advertise.New(advertise.Config{
 		Node: n.node, Pods: cluster.Pods, Slices: cluster.Slices, Configurations: cluster.Configurations,
-		Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Metrics: numbers,
+		Reached: n.agent.Reached, Devices: n.plugins.NodeInfo, Labels: n.plugins.NodeLabels,
+		Metrics: numbers,
 	})
 	if err != nil {
 		return nil, err

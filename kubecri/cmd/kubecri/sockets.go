@@ -50,10 +50,8 @@ func (o *socketOptions) complete(most time.Duration, bad func(flag string, err e
 }
 
 // plugins makes the node's device plugins: those of the configuration, and those of the sockets,
-// which are connected while what is returned runs; nil where there are none. For holders, see
-// remote.DevicesConfig.
-func (o *socketOptions) plugins(config soplugins.Config, holders func() ([]remote.Holder, bool)) (
-	*soplugins.Plugins, *remote.Devices, error) {
+// which are connected while what is returned runs; nil where there are none.
+func (o *socketOptions) plugins(config soplugins.Config) (*soplugins.Plugins, *remote.Devices, error) {
 	var sockets *remote.Devices
 	if o.directory != "" {
 		config.Sockets = func(ctx context.Context) { sockets.Known(ctx) }
@@ -63,10 +61,22 @@ func (o *socketOptions) plugins(config soplugins.Config, holders func() ([]remot
 		return plugins, nil, err
 	}
 	sockets, err = remote.NewDevices(remote.DevicesConfig{
-		Folder: o.directory, Policies: o.policies, Node: config.Node, Timeout: o.timeout, Holders: holders,
+		Folder: o.directory, Policies: o.policies, Node: config.Node, Timeout: o.timeout, Holders: config.Holders,
 		Added: func(d *remote.Device) (wake func()) { return plugins.Add(d, o.directory) },
 	})
 	return plugins, sockets, err
+}
+
+// nodeLabels returns the labels of this node's Node. It waits until the Node is known, or ctx is done.
+func (c *cluster) nodeLabels(ctx context.Context) (labels map[string]string, known bool) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.Nodes.Informer().HasSynced) {
+		return nil, false
+	}
+	node, err := c.Nodes.Lister().Get(c.node)
+	if err != nil {
+		return nil, false // there is none yet
+	}
+	return node.Labels, true
 }
 
 // holders returns the containers of this node that were assigned anything of device plugins; not ok

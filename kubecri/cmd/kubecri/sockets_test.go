@@ -108,7 +108,7 @@ func TestReadyzNamesPluginsThatAreAway(t *testing.T) {
 	}
 	o := socketOptions{directory: t.TempDir(), timeout: time.Second,
 		policies: remote.Policies{"gone": remote.Required, "optional": remote.Ignore}}
-	plugins, sockets, err := o.plugins(soplugins.Config{Node: "node-a"}, c.holders)
+	plugins, sockets, err := o.plugins(soplugins.Config{Node: "node-a", Holders: c.holders})
 	if err != nil {
 		t.Fatal(err)
 	}

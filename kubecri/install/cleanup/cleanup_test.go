@@ -35,8 +35,9 @@ func amounts(names ...string) corev1.ResourceList {
 
 func node() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Annotations: map[string]string{
-			"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget", "kubeslot.io/nri-plugin": "kubecri", "other": "stays"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"gpu.kubeslot.io/count": "8", "nvidia.com/gpu.count": "8"},
+			Annotations: map[string]string{"kubeslot.io/plugin-labels": "gpu.kubeslot.io/count,gpu.kubeslot.io/gone",
+				"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget", "kubeslot.io/nri-plugin": "kubecri", "other": "stays"}},
 		Status: corev1.NodeStatus{
 			Capacity:    amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others"),
 			Allocatable: amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others", "akri.sh/gone"),
@@ -71,7 +72,7 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget", "annotation KubeDevice/DeviceInfo",
-		"annotation kubeslot.io/nri-plugin", "annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "condition kubeslot.io/ContainersWithoutDevices", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
+		"annotation kubeslot.io/nri-plugin", "annotation kubeslot.io/plugin-labels", "annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "condition kubeslot.io/ContainersWithoutDevices", "label gpu.kubeslot.io/count", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -80,7 +81,7 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest := node()
-	rest.Annotations = map[string]string{"other": "stays"}
+	rest.Annotations, rest.Labels = map[string]string{"other": "stays"}, map[string]string{"nvidia.com/gpu.count": "8"}
 	rest.Status.Capacity, rest.Status.Allocatable = amounts("cpu", "example.com/others"), amounts("cpu", "example.com/others")
 	rest.Status.Conditions = slices.Delete(rest.Status.Conditions, 1, 2)
 	if diff := cmp.Diff(rest, now); diff != "" {

@@ -181,12 +181,15 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 			ours[corev1.ResourceName(name)] = true
 		}
 	}
-	metadata, annotations, capacity, allocatable := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
-	if _, has := node.Labels[v1alpha1.ModeLabel]; has {
-		metadata["labels"] = map[string]any{v1alpha1.ModeLabel: nil}
-		what = append(what, "label "+v1alpha1.ModeLabel)
+	metadata, labels, annotations := map[string]any{}, map[string]any{}, map[string]any{}
+	capacity, allocatable := map[string]any{}, map[string]any{}
+	for _, key := range append(strings.Split(node.Annotations[advertise.LabelsAnnotation], ","), v1alpha1.ModeLabel) {
+		if _, has := node.Labels[key]; has {
+			labels[key] = nil
+			what = append(what, "label "+key)
+		}
 	}
-	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
+	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, advertise.LabelsAnnotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
 		if _, has := node.Annotations[key]; has {
 			annotations[key] = nil
 			what = append(what, "annotation "+key)
@@ -215,6 +218,9 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 	}
 	slices.Sort(what)
 	p := map[string]any{}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}

@@ -1,25 +1,30 @@
-// Package fakenvml is a fake of NVML, for tests and for trying out: go-nvml's mock
-// of a DGX A100, with what that lacks: NVLink, PCIe and NUMA topology, errors,
-// and machines of other kinds. It has no GPUs, and containers get none.
+// Package fakenvml is a fake of NVML, for tests and for trying out: go-nvml's mocks
+// of DGX machines, with what they lack: NVLink, PCIe and NUMA topology, errors, MIG
+// devices, and machines of other kinds. It has no GPUs, and containers get none.
 package fakenvml
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
 // Machine is an nvml.Interface with GPUs that fail when they are told to.
 type Machine struct {
-	*dgxa100.Server
+	*server.Server
 	layout  Layout
-	devices []*dgxa100.Device
+	devices []*server.Device
 
 	mu     sync.Mutex
 	lost   map[int]bool
+	errors map[int]uint64
+	repair map[int]nvml.DeviceGpuRecoveryAction
+	slices map[int][]*slice
 	events []nvml.EventData
 	// OnCount is called when the GPUs are about to be read; it may be nil.
 	OnCount func()
@@ -27,9 +32,11 @@ type Machine struct {
 
 // New returns a machine with the layout's GPUs. The UUID of a GPU says its index.
 func New(layout Layout) *Machine {
-	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}}
+	m := &Machine{Server: dgxa100.New(), layout: layout, lost: map[int]bool{}, errors: map[int]uint64{},
+		repair: map[int]nvml.DeviceGpuRecoveryAction{}, slices: map[int][]*slice{}}
 	for i := range layout.GPUs {
 		m.devices = append(m.devices, m.device(i))
+		m.Restore(i)
 	}
 	m.DeviceGetCountFunc = func() (int, nvml.Return) {
 		if m.OnCount != nil {
@@ -55,17 +62,17 @@ func New(layout Layout) *Machine {
 // UUID is that of the GPU with the index.
 func UUID(index int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%012d", index) }
 
-// Memory is how many bytes each GPU has, but for those that a layout gives less.
+// Memory is how many bytes an A100 has, unless the layout says otherwise.
 const Memory = 40 << 30
 
-func (m *Machine) device(i int) *dgxa100.Device {
-	d := dgxa100.NewDevice(i)
-	d.UUID, d.Name = UUID(i), "Fake NVIDIA A100"
+func (m *Machine) device(i int) *server.Device {
+	d := m.layout.model(i)
+	d.UUID, d.Config.Name = UUID(i), "Fake "+d.Config.Name
 	if m.layout.Memory != nil {
 		d.MemoryInfo.Total = m.layout.Memory(i)
 	}
 	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
-		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: 0x20B010DE}, m.state(i)
+		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: d.Config.PciDeviceId}, m.state(i)
 	}
 	memory := d.GetMemoryInfoFunc
 	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
@@ -75,7 +82,7 @@ func (m *Machine) device(i int) *dgxa100.Device {
 		return memory()
 	}
 	d.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
-		return m.layout.Ancestor(i, other.(*dgxa100.Device).Index), nvml.SUCCESS
+		return m.layout.Ancestor(i, other.(*server.Device).Index), nvml.SUCCESS
 	}
 	d.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
 		if link >= len(m.layout.nvlinks(i)) {
@@ -96,6 +103,8 @@ func (m *Machine) device(i int) *dgxa100.Device {
 		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(i)
 	}
 	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
+	m.faults(d)
+	m.mig(d)
 	return d
 }
 
@@ -106,20 +115,91 @@ func (m *Machine) Lose(index int, lost bool) {
 	m.lost[index] = lost
 }
 
-// Partition switches the GPU's MIG mode.
+// Partition switches the GPU's MIG mode, with no slices.
 func (m *Machine) Partition(index int, mig bool) {
-	m.devices[index].MigMode = nvml.DEVICE_MIG_DISABLE
-	if mig {
-		m.devices[index].MigMode = nvml.DEVICE_MIG_ENABLE
+	m.Slice(index) // no slice fails
+	if !mig {
+		m.devices[index].SetMigMode(nvml.DEVICE_MIG_DISABLE)
 	}
 }
 
+// Restore partitions the GPU as the layout says.
+func (m *Machine) Restore(index int) {
+	names := m.layout.slices(index)
+	if names == nil {
+		m.Partition(index, false)
+	} else if err := m.Slice(index, names...); err != nil {
+		panic(err) // the layout is wrong
+	}
+}
+
+// anyInstance is NVML's id of an instance for events that are not of one.
+const anyInstance = 0xFFFFFFFF
+
 // Report has the GPU report an error, such as nvml.EventTypeXidCriticalError with
-// the XID's number.
+// the XID's number. A double-bit ECC error is counted.
 func (m *Machine) Report(index int, event, data uint64) {
+	m.report(index, nvml.EventData{
+		EventType: event, EventData: data, GpuInstanceId: anyInstance, ComputeInstanceId: anyInstance,
+	})
+}
+
+// ReportSlice has the GPU report an XID that is of its slice.
+func (m *Machine) ReportSlice(index, slice int, xid uint64) {
+	info, _ := m.slices[index][slice].instance.GetInfo()
+	m.report(index, nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: xid, GpuInstanceId: info.Id})
+}
+
+func (m *Machine) report(index int, event nvml.EventData) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.events = append(m.events, nvml.EventData{Device: m.devices[index], EventType: event, EventData: data})
+	event.Device = m.devices[index]
+	m.events = append(m.events, event)
+	if event.EventType == nvml.EventTypeDoubleBitEccError {
+		m.errors[index]++
+	}
+}
+
+// Recovery has the driver say what is to be done about the GPU, as drivers since
+// R560 do.
+func (m *Machine) Recovery(index int, action nvml.DeviceGpuRecoveryAction) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.repair[index] = action
+}
+
+// Reset sets back what the GPU counts.
+func (m *Machine) Reset(index int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.errors[index] = 0
+}
+
+// faults gives the GPU NVML's functions that say whether it is well.
+func (m *Machine) faults(d *server.Device) {
+	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.errors[d.Index], nvml.SUCCESS
+	}
+	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return 0, int(m.errors[d.Index]), m.errors[d.Index] > 0, false, nvml.SUCCESS
+	}
+	d.GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		action, says := m.repair[d.Index]
+		for i := range values {
+			values[i].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+			if says && values[i].FieldId == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION {
+				values[i].NvmlReturn = uint32(nvml.SUCCESS)
+				binary.NativeEndian.PutUint32(values[i].Value[:], uint32(action))
+			}
+		}
+		return nvml.SUCCESS
+	}
 }
 
 func (m *Machine) nextEvent() (nvml.EventData, nvml.Return) {

@@ -1,6 +1,12 @@
 package fakenvml
 
-import "github.com/NVIDIA/go-nvml/pkg/nvml"
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxb200"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
+)
 
 // Layout is a kind of machine.
 type Layout struct {
@@ -12,8 +18,27 @@ type Layout struct {
 	Switch int
 	// Ancestor is the nearest that two GPUs have in common in the PCIe tree.
 	Ancestor func(i, j int) nvml.GpuTopologyLevel
-	// Memory returns a GPU's bytes; nil for Memory each.
+	// Memory returns a GPU's bytes; nil for its model's.
 	Memory func(i int) uint64
+	// Model returns a mock of a GPU; nil for an A100.
+	Model func(i int) *server.Device
+	// Slices returns the profiles of a GPU's slices, by NVIDIA's names; nil for one that is not in
+	// MIG mode.
+	Slices func(i int) []string
+}
+
+func (l Layout) model(i int) *server.Device {
+	if l.Model == nil {
+		return dgxa100.NewDevice(i)
+	}
+	return l.Model(i)
+}
+
+func (l Layout) slices(i int) []string {
+	if l.Slices == nil {
+		return nil
+	}
+	return l.Slices(i)
 }
 
 // nvswitch is the remote end of an NVLink that leads to a switch.
@@ -94,6 +119,17 @@ var Layouts = map[string]Layout{
 			return Memory / 2
 		}
 		return Memory
+	}},
+	// 8 GPUs of later models, all on NVSwitches.
+	"dgx-h100": {GPUs: 8, Switch: 18, Ancestor: Tree(1, 4), Model: dgxh100.NewDevice},
+	"dgx-b200": {GPUs: 8, Switch: 18, Ancestor: Tree(1, 4), Model: dgxb200.NewDevice},
+	// 2 GPUs that are partitioned alike.
+	"mig-alike": {GPUs: 2, Ancestor: Tree(1, 1), Model: dgxh100.NewDevice, Slices: func(int) []string {
+		return []string{"3g.40gb", "3g.40gb"}
+	}},
+	// 4 GPUs: a whole one, two that are partitioned otherwise, and one in MIG mode without slices.
+	"mig-mixed": {GPUs: 4, Ancestor: Tree(1, 2), Slices: func(i int) []string {
+		return [][]string{nil, {"1g.5gb.me", "1g.5gb", "2g.10gb"}, {"4g.20gb", "3g.20gb"}, {}}[i]
 	}},
 	// One GPU.
 	"one": {GPUs: 1, Ancestor: Tree(1, 1)},

@@ -1,15 +1,15 @@
 package node
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/config"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -24,12 +24,21 @@ type Device struct {
 	lib nvml.Interface
 	// load makes NVML's functions callable. It fails where there is no driver.
 	load       func() error
+	getenv     func(string) string
+	root       string // of the host's files
 	cdiFolders []string
 
+	environment config.Environment
+	config      *config.Config
+	warnings    []string // of config
+	misconfig   error    // why the configuration that the node is to have is not config
+	looked      bool     // for NodeLabels, so that UpdateNodeInfo need not
 	initialised bool
-	seen        bool // that there was a GPU since the start
-	gpus        []found
-	out         []missing
+	gpus        []found         // that NVML answers for
+	broken      []missing       // that it does not answer for
+	units       []unit          // that are given out
+	out         []missing       // that are not
+	kinds       map[string]bool // that were given out since the start
 	health      health
 	told        string
 }
@@ -37,11 +46,15 @@ type Device struct {
 var (
 	_ device.Device        = (*Device)(nil)
 	_ device.VariableOwner = (*Device)(nil)
+	_ device.NodeLabeler   = (*Device)(nil)
+	_ device.LossReporter  = (*Device)(nil)
 )
 
-// NewDevice returns a Device that reads the library's GPUs, after load.
+// NewDevice returns a Device that reads the library's GPUs, after load. What it
+// does with them is configured in the environment: see package config.
 func NewDevice(lib nvml.Interface, load func() error) *Device {
-	return &Device{lib: lib, load: load, cdiFolders: cdiFolders(), health: health{lib: lib, sick: map[string]string{}}}
+	return &Device{lib: lib, load: load, getenv: os.Getenv, root: "/", cdiFolders: cdiFolders(),
+		config: &config.Config{}, kinds: map[string]bool{}, health: health{lib: lib, faults: map[string]*fault{}}}
 }
 
 // OwnVariables keeps NVIDIA's container runtime from giving GPUs to whoever asks for them
@@ -53,20 +66,35 @@ func (d *Device) New() error { return nil }
 
 // Start looks for GPUs, so that what is wrong is known at once. A machine without
 // driver or GPUs is none of that.
-func (d *Device) Start() error { return d.look() }
+func (d *Device) Start() error {
+	var warnings []string
+	var err error
+	if d.environment, warnings, err = config.FromEnvironment(d.getenv); err != nil {
+		return err
+	}
+	d.warn(warnings)
+	d.health.rules = d.environment.Health
+	if err := d.configure(""); err != nil && !d.environment.ByLabel() {
+		return err
+	}
+	return d.look()
+}
 
 // look reads the GPUs anew.
 func (d *Device) look() error {
 	err := d.read()
 	if none(err) {
-		d.gpus, d.out = nil, nil
+		d.gpus, d.broken, d.units, d.out = nil, nil, nil, nil
+		d.health.heal(nil)
 		d.tell(fmt.Sprintf("no GPUs are advertised: %v", err))
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the GPUs: %w", err)
 	}
-	d.seen = d.seen || len(d.gpus) > 0
+	for _, u := range d.units {
+		d.kinds[u.Kind] = true
+	}
 	d.tell(d.describe())
 	return nil
 }
@@ -81,7 +109,7 @@ func (d *Device) read() error {
 		}
 		d.initialised = true
 	}
-	gpus, out, err := read(d.lib)
+	gpus, broken, err := read(d.lib)
 	if err != nil {
 		// A driver that was loaded anew is another one: begin again.
 		d.health.close()
@@ -89,26 +117,31 @@ func (d *Device) read() error {
 		d.initialised = false
 		return err
 	}
+	d.health.heal(gpus)
 	d.health.watch(gpus)
-	d.health.listen()
-	d.gpus, d.out = nil, out
-	for _, g := range gpus {
-		if why, sick := d.health.sick[g.UUID]; sick {
-			d.out = append(d.out, missing{g.UUID, why})
-		} else {
-			d.gpus = append(d.gpus, g)
-		}
+	d.health.listen(gpus)
+	d.gpus, d.broken = gpus, broken
+	d.units, d.out = plan(d.config, gpus)
+	d.out = append(d.out, broken...)
+	for uuid, f := range d.health.faults {
+		d.out = append(d.out, missing{uuid, f.why})
 	}
+	slices.SortFunc(d.out, func(a, b missing) int { return strings.Compare(a.gpu, b.gpu) })
+	d.units = slices.DeleteFunc(d.units, func(u unit) bool { return d.health.why(u.UUID, u.Slice) != "" })
 	return nil
 }
 
 // describe says in a line what there is.
 func (d *Device) describe() string {
-	cliques := map[string]bool{}
-	for _, g := range d.gpus {
-		cliques[g.Clique] = true
+	gpus, cliques := map[string]bool{}, map[string]bool{}
+	text := ""
+	for _, u := range d.units {
+		if g, _ := find(d.gpus, u.UUID); u.Slice != "" && !gpus[u.UUID] {
+			text += fmt.Sprintf("; %s: %s", u.UUID, g.profiles())
+		}
+		gpus[u.UUID], cliques[u.Clique] = true, true
 	}
-	text := fmt.Sprintf("%d GPUs in %d cliques", len(d.gpus), len(cliques))
+	text = fmt.Sprintf("%d GPUs in %d cliques", len(gpus), len(cliques)) + text
 	for _, m := range d.out {
 		text += fmt.Sprintf("; not advertised: %s: %s", m.gpu, m.why)
 	}
@@ -123,111 +156,38 @@ func (d *Device) tell(text string) {
 	}
 }
 
-// UpdateNodeInfo says which GPUs the node has and how they are connected. Those
-// that failed are left out.
+// UpdateNodeInfo says which GPUs and slices the node has and how they are connected.
+// Those that failed are left out.
 func (d *Device) UpdateNodeInfo(node *types.NodeInfo) error {
-	if err := d.look(); err != nil {
-		return err
+	if d.misconfig != nil {
+		return d.misconfig
 	}
-	if !d.seen {
-		return nil // not even none: another plugin may advertise them
+	if !d.looked {
+		if err := d.look(); err != nil {
+			return err
+		}
 	}
-	gpus := make([]gpu.GPU, 0, len(d.gpus))
-	for _, g := range d.gpus {
-		gpus = append(gpus, g.GPU)
+	d.looked = false
+	// A kind that was never there is not even none: another plugin may advertise it.
+	counts := map[string]int64{}
+	for kind := range d.kinds {
+		counts[kind] = 0
 	}
-	n := int64(len(gpus))
-	node.KubeCap[gpu.Resource], node.KubeAlloc[gpu.Resource] = n, n
+	gpus := make([]gpu.GPU, 0, len(d.units))
+	for _, u := range d.units {
+		gpus = append(gpus, u.GPU)
+		counts[u.Kind] += u.Count
+		if u.share.FailAboveOne {
+			node.Allocatable[gpu.FailAboveOne(u.Kind)] = 1
+		}
+	}
+	for kind, n := range counts {
+		name := gpu.KindResource(kind)
+		node.KubeCap[name], node.KubeAlloc[name] = n, n
+	}
 	gpu.Write(node.Capacity, gpus)
 	gpu.Write(node.Allocatable, gpus)
 	return nil
-}
-
-// Allocate gives the container its GPUs: as CDI devices if CDI specs describe all
-// of them by UUID, otherwise in the environment variable that NVIDIA's container
-// runtime reads.
-func (d *Device) Allocate(_ *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
-	uuids, err := assigned(c)
-	if err != nil || len(uuids) == 0 {
-		return nil, nil, nil, err
-	}
-	if len(d.gpus) == 0 { // at a restart, before the first look
-		if err := d.look(); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	if err := d.usable(uuids); err != nil {
-		return nil, nil, nil, err
-	}
-	described := cdiDevices(d.cdiFolders)
-	var names []string
-	for _, uuid := range uuids {
-		if described[uuid] {
-			names = append(names, cdiKind+"="+uuid)
-		}
-	}
-	if len(names) == len(uuids) {
-		return nil, names, map[string]string{visibleDevices: "void"}, nil
-	}
-	return nil, nil, map[string]string{visibleDevices: strings.Join(uuids, ",")}, nil
-}
-
-// assigned returns the UUIDs of the container's GPUs.
-func assigned(c *types.ContainerInfo) ([]string, error) {
-	var uuids []string
-	for want, from := range c.AllocateFrom {
-		asked, ok := gpu.ParseName(want)
-		if !ok {
-			continue // another plugin's
-		}
-		got, ok := gpu.ParseName(from)
-		if !ok || got.Leaf != asked.Leaf {
-			return nil, fmt.Errorf("%q was assigned for %q: it is no GPU", from, want)
-		}
-		if got.Leaf == gpu.Cards {
-			uuids = append(uuids, got.GPU)
-		}
-	}
-	slices.Sort(uuids)
-	return slices.Compact(uuids), nil
-}
-
-// usable returns an error if one of the GPUs cannot be used now, and sorts them
-// as NVML does.
-func (d *Device) usable(uuids []string) error {
-	d.health.listen()
-	index := map[string]int{}
-	for i, g := range d.gpus {
-		index[g.UUID] = i
-	}
-	var errs []error
-	for _, uuid := range uuids {
-		if why := d.whyNot(uuid, index); why != "" {
-			errs = append(errs, fmt.Errorf("GPU %s was assigned and cannot be used: %s: delete the pod, so that it gets another", uuid, why))
-		}
-	}
-	slices.SortFunc(uuids, func(a, b string) int { return cmp.Compare(index[a], index[b]) })
-	return errors.Join(errs...)
-}
-
-func (d *Device) whyNot(uuid string, index map[string]int) string {
-	if why, sick := d.health.sick[uuid]; sick {
-		return why
-	}
-	for _, m := range d.out {
-		if m.gpu == uuid {
-			return m.why
-		}
-	}
-	i, ok := index[uuid]
-	if !ok {
-		return fmt.Sprintf("the node has no such GPU (%s)", d.told)
-	}
-	// What it last said may be a minute ago.
-	if _, err := memory(d.gpus[i].handle); err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // GetName is KubeGPU's.

@@ -163,7 +163,7 @@ func TestHealth(t *testing.T) {
 	}
 	m.Report(2, nvml.EventTypeDoubleBitEccError, 0)
 	if has(1) || has(2) || !has(3) {
-		t.Error("a GPU with an error is for good out")
+		t.Error("a GPU with an error is out until it is known to be well")
 	}
 
 	m.Partition(3, true)
@@ -204,6 +204,14 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+func writeSpec(t *testing.T, dir, file, uuid string) {
+	t.Helper()
+	spec := "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices:\n- name: " + uuid + "\n"
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAllocateCDI(t *testing.T) {
 	zero, one := fakenvml.UUID(0), fakenvml.UUID(1)
 	dir := t.TempDir()
@@ -219,6 +227,17 @@ func TestAllocateCDI(t *testing.T) {
 	d := started(t, fakenvml.New(fakenvml.Layouts["two-cliques"]))
 	d.cdiFolders = []string{"/none", dir}
 	if _, devices, env, err := d.Allocate(nil, given(zero)); err != nil || !cmp.Equal(devices, []string{"nvidia.com/gpu=" + zero}) || env[visibleDevices] != "void" {
+		t.Error(devices, env, err)
+	}
+	// A slice is described by its own UUID.
+	sliced := started(t, fakenvml.New(fakenvml.Layouts["mig-alike"]))
+	sliced.cdiFolders = []string{dir}
+	got := gpu.GPU{UUID: zero, Slice: fakenvml.SliceUUID(0, nvml.GPU_INSTANCE_PROFILE_3_SLICE, 0)}
+	writeSpec(t, dir, "mig.yaml", got.Slice)
+	want := gpu.Name{Slice: "0", Leaf: "mig-3g.40gb"}.Resource()
+	c := &types.ContainerInfo{AllocateFrom: types.ResourceLocation{want: got.Leaf("mig-3g.40gb")}}
+	_, devices, env, err := sliced.Allocate(nil, c)
+	if err != nil || !cmp.Equal(devices, []string{"nvidia.com/gpu=" + got.Slice}) || env[visibleDevices] != "void" {
 		t.Error(devices, env, err)
 	}
 	// One is not described: all go the other way, for a container sees one or the

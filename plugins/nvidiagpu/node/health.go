@@ -1,29 +1,105 @@
 package node
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/config"
 )
 
-// harmless are the XIDs that a program can cause: the GPU works on for the next
-// one. See https://docs.nvidia.com/deploy/xid-errors.
-var harmless = map[uint64]bool{
-	13:  true, // graphics engine exception
-	31:  true, // memory page fault
-	43:  true, // the program's channel was reset
-	45:  true, // its channels were removed
-	68:  true, // video processor exception
-	109: true, // context switch timeout
-}
-
-// health remembers which GPUs reported an error. There is nothing that says that
-// a GPU is well again, so that one stays out until the plugin starts anew.
+// health remembers which GPUs and slices reported a fault, until NVML says that
+// they are well again.
 type health struct {
 	lib    nvml.Interface
+	rules  config.Health
 	events nvml.EventSet
-	sick   map[string]string // by UUID: why
 	known  map[string]bool   // whose events are watched, by UUID
+	faults map[string]*fault // by the UUID of the GPU or slice
+}
+
+// fault is what a GPU or slice reported.
+type fault struct {
+	why    string
+	errors uint64 // that its GPU counted then; 0 if it does not count them
+	absent bool   // that NVML has not answered for it since
+}
+
+// condition is what NVML says of a GPU now.
+type condition struct {
+	answers bool // for the GPU, and for the slice if a slice has the fault
+	// recovery is what the driver wants done about faults; drivers before R560 do
+	// not say.
+	recovery      nvml.DeviceGpuRecoveryAction
+	recoveryKnown bool
+	errors        uint64 // uncorrectable memory errors since the driver or the GPU was reset
+	remapping     bool   // memory is to be replaced by spare rows at the next reset
+}
+
+// healed reports whether the GPU or slice is well again. A driver that knows says
+// so: with no recovery action a GPU "can be immediately used again", see
+// https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt. Of others it is known by
+// their reset: NVML did not answer meanwhile, or the counts that are volatile
+// (NVML_VOLATILE_ECC in nvml.h) are back at 0.
+func (f *fault) healed(now condition) bool {
+	switch {
+	case !now.answers:
+		f.absent = true
+		return false
+	case now.recoveryKnown:
+		return now.recovery == nvml.GPU_RECOVERY_ACTION_NONE
+	case now.remapping || now.errors > 0:
+		return false
+	default:
+		return f.absent || f.errors > 0
+	}
+}
+
+// heal forgets the faults of what is well again. It is called before listen, so
+// that the driver has had a look's time to say what is to be done.
+func (h *health) heal(gpus []found) {
+	for uuid, f := range h.faults {
+		var now condition
+		if g, _ := find(gpus, uuid); g != nil {
+			now = conditionOf(g.handle)
+		}
+		if f.healed(now) {
+			delete(h.faults, uuid)
+		}
+	}
+}
+
+func conditionOf(handle nvml.Device) condition {
+	now := condition{answers: true, errors: memoryErrors(handle)}
+	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if handle.GetFieldValues(values) == nvml.SUCCESS && nvml.Return(values[0].NvmlReturn) == nvml.SUCCESS {
+		now.recoveryKnown = true
+		now.recovery = nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(values[0].Value[:4]))
+	}
+	if _, _, pending, _, code := handle.GetRemappedRows(); code == nvml.SUCCESS {
+		now.remapping = pending
+	}
+	return now
+}
+
+// memoryErrors returns how many uncorrectable errors the GPU counts, 0 if none.
+func memoryErrors(handle nvml.Device) uint64 {
+	n, code := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+	if code != nvml.SUCCESS {
+		return 0
+	}
+	return n
+}
+
+// why returns what is wrong with the GPU, or with the slice of it.
+func (h *health) why(gpu, slice string) string {
+	for _, uuid := range []string{gpu, slice} {
+		if f := h.faults[uuid]; f != nil {
+			return f.why
+		}
+	}
+	return ""
 }
 
 // watch listens to the errors of a GPU that it does not listen to yet. A GPU
@@ -53,7 +129,7 @@ func (h *health) watch(gpus []found) {
 const maxEvents = 1000
 
 // listen reads what was reported since, without waiting.
-func (h *health) listen() {
+func (h *health) listen(gpus []found) {
 	for range maxEvents {
 		if h.events == nil {
 			return
@@ -66,13 +142,30 @@ func (h *health) listen() {
 		if code != nvml.SUCCESS {
 			continue // it is lost: reading it fails
 		}
+		why := ""
 		switch {
-		case event.EventType == nvml.EventTypeDoubleBitEccError:
-			h.sick[uuid] = "an uncorrectable memory error (double-bit ECC)"
-		case event.EventType == nvml.EventTypeXidCriticalError && !harmless[event.EventData]:
-			h.sick[uuid] = fmt.Sprintf("XID %d", event.EventData)
+		case event.EventType == nvml.EventTypeDoubleBitEccError && !h.rules.Off:
+			why = "an uncorrectable memory error (double-bit ECC)"
+		case event.EventType == nvml.EventTypeXidCriticalError && !h.rules.Ignores(event.EventData):
+			why = fmt.Sprintf("XID %d", event.EventData)
+		default:
+			continue
+		}
+		h.faults[affected(gpus, uuid, event)] = &fault{why: why, errors: memoryErrors(event.Device)}
+	}
+}
+
+// affected returns the UUID of the slice that an event is attributed to, else the
+// GPU's. Events that are not attributed have instance ids that no slice has.
+func affected(gpus []found, uuid string, event nvml.EventData) string {
+	if g, _ := find(gpus, uuid); g != nil && event.EventType == nvml.EventTypeXidCriticalError {
+		for _, s := range g.slices {
+			if uint32(s.gpuInstance) == event.GpuInstanceId && uint32(s.computeInstance) == event.ComputeInstanceId {
+				return s.uuid
+			}
 		}
 	}
+	return uuid
 }
 
 // close forgets the event set, as when NVML is initialised anew.

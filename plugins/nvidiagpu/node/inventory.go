@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -41,17 +40,34 @@ type found struct {
 	gpu.GPU
 	handle nvml.Device
 	bus    string
+	mig    bool    // that it is in MIG mode, in which only its slices can be used
+	slices []slice // in NVML's order
 }
 
-// missing is a GPU that is there and cannot be given out.
+// find returns the GPU with the UUID, or the one that has the slice with it.
+func find(gpus []found, uuid string) (*found, *slice) {
+	for i := range gpus {
+		if gpus[i].UUID == uuid {
+			return &gpus[i], nil
+		}
+		for j := range gpus[i].slices {
+			if gpus[i].slices[j].uuid == uuid {
+				return &gpus[i], &gpus[i].slices[j]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// missing is a GPU or slice that is there and cannot be given out.
 type missing struct {
 	gpu string // its UUID, or its index if that is not to be had
 	why string
 }
 
-// read returns the GPUs that can be given out, in NVML's order, which is that of
-// their PCI addresses, and the others. A GPU that fails does not take the others
-// with it.
+// read returns the GPUs that work, in NVML's order, which is that of their PCI
+// addresses, and the others. A GPU that fails does not take the others with it, nor
+// does a slice.
 func read(lib nvml.Interface) ([]found, []missing, error) {
 	n, code := lib.DeviceGetCount()
 	if err := check("DeviceGetCount", code); err != nil {
@@ -66,6 +82,11 @@ func read(lib nvml.Interface) ([]found, []missing, error) {
 		var g found
 		if err == nil {
 			g, err = describe(handle)
+		}
+		if err == nil && g.mig {
+			var broken []missing
+			g.slices, broken, err = partition(&g)
+			out = append(out, broken...)
 		}
 		if g.UUID != "" {
 			name = g.UUID
@@ -86,21 +107,15 @@ func read(lib nvml.Interface) ([]found, []missing, error) {
 
 func describe(handle nvml.Device) (found, error) {
 	g := found{handle: handle}
-	var code nvml.Return
-	if g.UUID, code = handle.GetUUID(); code != nvml.SUCCESS {
-		return g, check("GetUUID", code)
-	}
-	if g.UUID == "" || strings.ContainsAny(g.UUID, "/, \t\n") {
-		return g, fmt.Errorf("its UUID %q cannot be part of a resource's name", g.UUID)
-	}
 	var err error
+	if g.UUID, err = uuidOf(handle); err != nil {
+		return g, err
+	}
 	if g.Memory, err = memory(handle); err != nil {
 		return g, err
 	}
-	// A GPU that is partitioned cannot be used as a whole.
-	if mode, _, code := handle.GetMigMode(); code == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE {
-		return g, errors.New("it is in MIG mode, and MIG devices are not supported")
-	}
+	mode, _, code := handle.GetMigMode()
+	g.mig = code == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 	pci, code := handle.GetPciInfo()
 	if err := check("GetPciInfo", code); err != nil {
 		return g, err
@@ -109,7 +124,7 @@ func describe(handle nvml.Device) (found, error) {
 	return g, nil
 }
 
-// memory returns a GPU's bytes, 0 if it has none of its own. It fails if the GPU
+// memory returns a GPU's or slice's bytes, 0 if it has none of its own. It fails if the GPU
 // is lost.
 func memory(handle nvml.Device) (int64, error) {
 	info, code := handle.GetMemoryInfo()

@@ -4,13 +4,16 @@
 //
 // The file fakegpu in kubecri's state folder ($STATE_DIR), read anew each time,
 // says which: a layout of package fakenvml on the first line, which is taken once,
-// then lines "lost <index>". Without the file there are two NVLink cliques of four.
+// then lines "lost <index>", and "mig <index> <profile> ..." for a GPU that is
+// partitioned otherwise than in the layout. Without the file there are two NVLink
+// cliques of four.
 package main
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/fakenvml"
@@ -20,52 +23,71 @@ import (
 
 // CreateDevicePlugin is what kubecri looks up.
 func CreateDevicePlugin() (device.Device, error) {
-	name, lost, err := read()
+	s, err := read()
 	if err != nil {
 		return nil, err
 	}
-	layout, ok := fakenvml.Layouts[name]
+	layout, ok := fakenvml.Layouts[s.layout]
 	if !ok {
-		return nil, fmt.Errorf("fake GPUs: there is no layout %q", name)
+		return nil, fmt.Errorf("fake GPUs: there is no layout %q", s.layout)
 	}
 	machine := fakenvml.New(layout)
-	machine.OnCount = func() {
-		_, now, err := read()
-		if err != nil {
-			return // half written: as it was
-		}
-		for i := range layout.GPUs {
-			machine.Lose(i, now[i])
-		}
+	if err := s.apply(machine, layout.GPUs); err != nil {
+		return nil, fmt.Errorf("fake GPUs: %w", err)
 	}
-	for i := range lost {
-		machine.Lose(i, true)
+	machine.OnCount = func() {
+		if now, err := read(); err == nil { // else it is half written: as it was
+			_ = now.apply(machine, layout.GPUs)
+		}
 	}
 	return node.NewDevice(machine, func() error { return nil }), nil
 }
 
-func read() (layout string, lost map[int]bool, err error) {
-	layout, lost = "two-cliques", map[int]bool{}
-	data, err := os.ReadFile(filepath.Join(os.Getenv("STATE_DIR"), "fakegpu"))
-	if os.IsNotExist(err) {
-		return layout, lost, nil
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("fake GPUs: %w", err)
-	}
-	for i, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
-		var index int
-		switch {
-		case i == 0:
-			layout = strings.TrimSpace(line)
-		default:
-			if _, err := fmt.Sscanf(line, "lost %d", &index); err != nil {
-				return "", nil, fmt.Errorf("fake GPUs: line %q: want \"lost <index>\"", line)
-			}
-			lost[index] = true
+// state is what the file says.
+type state struct {
+	layout string
+	lost   map[int]bool
+	mig    map[int][]string // the profiles of a GPU's slices
+}
+
+// apply has the machine be so.
+func (s state) apply(machine *fakenvml.Machine, gpus int) error {
+	for i := range gpus {
+		machine.Lose(i, s.lost[i])
+		profiles, ok := s.mig[i]
+		if !ok {
+			machine.Restore(i)
+		} else if err := machine.Slice(i, profiles...); err != nil {
+			return err
 		}
 	}
-	return layout, lost, nil
+	return nil
+}
+
+func read() (state, error) {
+	s := state{layout: "two-cliques", lost: map[int]bool{}, mig: map[int][]string{}}
+	data, err := os.ReadFile(filepath.Join(os.Getenv("STATE_DIR"), "fakegpu"))
+	if os.IsNotExist(err) {
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("fake GPUs: %w", err)
+	}
+	layout, rest, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	s.layout = strings.TrimSpace(layout)
+	for line := range strings.Lines(rest) {
+		words := append(strings.Fields(line), "", "")
+		index, err := strconv.Atoi(words[1])
+		switch {
+		case err == nil && words[0] == "lost":
+			s.lost[index] = true
+		case err == nil && words[0] == "mig":
+			s.mig[index] = words[2 : len(words)-2]
+		default:
+			return s, fmt.Errorf("fake GPUs: line %q: want \"lost <index>\" or \"mig <index> <profile> ...\"", line)
+		}
+	}
+	return s, nil
 }
 
 func main() {}

@@ -16,8 +16,9 @@ const (
 // MaxHeldInstances is how many Instances an AllocatorStatus lists.
 const MaxHeldInstances = 100
 
-// AllocatorStatus says who gives a Configuration's devices. kube-scheduler's leader alone writes it, and
-// components decide by it: without it, or with Slots, the scheduler gives slots; with DRA it gives none,
+// AllocatorStatus says who gives a Configuration's devices. kube-scheduler's leader alone writes it, or where
+// none runs the controller, and components decide by it: without it, or with Slots, the scheduler
+// gives slots; with DRA it gives none,
 // and the controller publishes the Instances that are not held.
 //
 //	spec.allocator  status.allocator  the scheduler           the controller
@@ -72,6 +73,18 @@ func (a *AllocatorStatus) Holds(instance string) bool {
 		return false
 	}
 	return len(a.Held) == 0 || instance > a.Held[len(a.Held)-1]
+}
+
+// AllocatorStatusFor is what the status is to be while the allocator that the spec does not name has the
+// Instances; nil for none. The names are in order, each once.
+func (c *Configuration) AllocatorStatusFor(held []string) *AllocatorStatus {
+	switch {
+	case c.Spec.IsDRA():
+		return NewAllocatorStatus(AllocatorDRA, held)
+	case len(held) > 0:
+		return NewAllocatorStatus(AllocatorSlots, held)
+	}
+	return nil
 }
 
 // NewAllocatorStatus makes a status of Instances that are held. The names are in order, each once.

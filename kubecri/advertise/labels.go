@@ -1,0 +1,75 @@
+package advertise
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+)
+
+// LabelsAnnotation lists the labels of the Node that kubecri has put there for device plugins, sorted
+// and separated by commas. It is written with them, and policies/kubecri.yaml rests on it: a label
+// that is not in the list, such as one of NVIDIA's GPU feature discovery, is not kubecri's to change.
+//
+// Annotation of Nodes. Written by kubecri. Read by kubecri, and the policy of deploy/policies for kubecri.
+const LabelsAnnotation = "kubeslot.io/plugin-labels"
+
+// planLabels is a nodewriter.Plan: it compares the Node's labels with those of the device plugins.
+func (a *Advertiser) planLabels(ctx context.Context, node *corev1.Node) (nodewriter.Patch, time.Duration, error) {
+	want, settled := a.config.Labels()
+	patch, foreign := labelPatch(node, want, settled)
+	for _, key := range foreign {
+		if !slices.Contains(a.foreignLabels, key) {
+			klog.FromContext(ctx).Error(nil, "A device plugin's label is not written, because the Node has it from somebody else: remove that one, or have the plugin use other names",
+				"label", key)
+		}
+	}
+	a.foreignLabels = foreign
+	return patch, 0, nil
+}
+
+// labelPatch returns what gives the Node the labels, and those that it has from somebody else, sorted.
+// Labels of kubecri's that are not wanted any more go, unless others may want them yet. Pure.
+func labelPatch(node *corev1.Node, want map[string]string, settled bool) (p nodewriter.Patch, foreign []string) {
+	was := node.Annotations[LabelsAnnotation]
+	ours := map[string]bool{}
+	for key := range strings.SplitSeq(was, ",") {
+		ours[key] = true
+	}
+	labels, list := map[string]*string{}, map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		value := want[key]
+		has, is := node.Labels[key]
+		if is && !ours[key] {
+			foreign = append(foreign, key)
+			continue
+		}
+		if list[key] = true; !is || has != value {
+			labels[key] = &value
+		}
+	}
+	for key := range ours {
+		if _, is := node.Labels[key]; !is || list[key] {
+			continue
+		}
+		if settled {
+			labels[key] = nil
+		} else {
+			list[key] = true
+		}
+	}
+	p.Metadata.Labels = labels
+	if listed := strings.Join(slices.Sorted(maps.Keys(list)), ","); listed != was {
+		p.Metadata.Annotations = map[string]*string{LabelsAnnotation: &listed}
+		if listed == "" {
+			p.Metadata.Annotations[LabelsAnnotation] = nil
+		}
+	}
+	return p, foreign
+}
