@@ -22,6 +22,12 @@ func TestGPURequestsAreKnown(t *testing.T) {
 	for i := range 4 {
 		gpus = append(gpus, gpu.GPU{UUID: fmt.Sprintf("GPU-%d", i), Node: "0", Clique: fmt.Sprint(i / 2), Memory: 80 << 30})
 	}
+	for i := range 2 {
+		gpus = append(gpus,
+			gpu.GPU{UUID: fmt.Sprintf("GPU-s%d", i), Node: "1", Clique: "2", Memory: 80 << 30, Kind: "gpu.shared", Count: 4},
+			gpu.GPU{UUID: "GPU-m", Slice: fmt.Sprintf("MIG-%d", i), Node: "1", Clique: "3", Memory: 10 << 30, Kind: "mig-1g.10gb"},
+			gpu.GPU{UUID: fmt.Sprintf("GPU-r%d", i), Node: "1", Clique: "4", Memory: 80 << 30, Kind: "a100"})
+	}
 	gpu.Write(info.Allocatable, gpus)
 	text, err := assignment.EncodeNode(info)
 	if err != nil {
@@ -41,6 +47,15 @@ func TestGPURequestsAreKnown(t *testing.T) {
 		"topology 2":      {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":1,"gpu/gpu-generate-topology":2}}}}`, false},
 		"pod's topology":  {`{"requests":{"gpu/gpu-generate-topology":1},"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":2}}}}`, true},
 		"named groups":    {`{"runningcontainer":{"main":{"requests":{"resource/group/gpugrp0/x/gpu/0/cards":1,"resource/group/gpugrp0/x/gpu/1/cards":1}}}}`, true},
+		"slices":          {`{"runningcontainer":{"main":{"requests":{"nvidia.com/mig-1g.10gb":2}}}}`, true},
+		"named slices":    {`{"runningcontainer":{"main":{"requests":{"resource/group/gpu/0/mig/0/mig-1g.10gb":1,"resource/group/gpu/0/mig/1/mig-1g.10gb":1}}}}`, true},
+		"replicas":        {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu.shared":2}}}}`, true},
+		"packed":          {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu.shared":2,"gpu/replicas-pack":1}}}}`, true},
+		"pod's packed":    {`{"requests":{"gpu/replicas-pack":1},"runningcontainer":{"main":{"requests":{"nvidia.com/gpu.shared":2}}}}`, true},
+		"same GPU":        {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu.shared":4,"gpu/replicas-same-gpu":1}}}}`, true},
+		"another GPU":     {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu.shared":4,"gpu/replicas-same-gpu":0}}}}`, false},
+		"renamed":         {`{"runningcontainer":{"main":{"requests":{"nvidia.com/a100":2}}}}`, true},
+		"unknown kind":    {`{"runningcontainer":{"main":{"requests":{"nvidia.com/h100":1}}}}`, false},
 		"misspelt":        {`{"runningcontainer":{"main":{"requests":{"nvidia.com/gpu":1,"gpu/generate-topology":1}}}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,6 +68,11 @@ func bad(container string, r types.ResourceName, n int64, format string, args ..
 	return &badRequest{r, n, fmt.Sprintf("container %q: ", container) + fmt.Sprintf(format, args...)}
 }
 
+func tooManyKinds(container string, n int) *badRequest {
+	return bad(container, gpu.Resource, int64(n), "its pod asks for %d kinds of GPUs or more, of which it can ask for %d",
+		n, maxKinds)
+}
+
 // read returns what the container asks for. What it does not say itself it takes
 // from the requests of the pod as a whole.
 func read(name string, c *types.ContainerInfo, pod types.ResourceList) (ask, *badRequest) {
@@ -125,7 +130,7 @@ func readWants(name string, c *types.ContainerInfo, labels map[string]string) ([
 		}
 	}
 	if len(kinds) > maxKinds {
-		return nil, bad(name, gpu.Resource, int64(len(kinds)), "%d kinds of GPUs, of which a pod can ask for %d", len(kinds), maxKinds)
+		return nil, tooManyKinds(name, len(kinds))
 	}
 	var wants []want
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -79,11 +79,13 @@ type quality struct {
 }
 
 func (q quality) less(other quality) bool {
-	return cmp.Or(cmp.Compare(q.cliques, other.cliques), cmp.Compare(q.nodes, other.nodes), cmp.Compare(q.cost, other.cost)) < 0
+	return cmp.Or(cmp.Compare(q.cliques, other.cliques), cmp.Compare(q.nodes, other.nodes),
+		cmp.Compare(q.cost, other.cost)) < 0
 }
 
 func qualityOf(gpus []gpu.GPU, pack bool, uses func(gpuGroup) bool) quality {
-	cliques, nodes, slicesOfGPU, broken := map[gpuGroup]bool{}, map[gpuGroup]bool{}, map[gpuGroup]bool{}, map[gpuGroup]bool{}
+	cliques, nodes := map[gpuGroup]bool{}, map[gpuGroup]bool{}
+	slicesOfGPU, broken := map[gpuGroup]bool{}, map[gpuGroup]bool{}
 	replicas := int64(0)
 	for _, g := range gpus {
 		cliques[cliqueOf(g)], nodes[nodeOf(g)] = true, true

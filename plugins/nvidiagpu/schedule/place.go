@@ -164,7 +164,8 @@ func (c *asking) give(gpus []gpu.GPU) {
 		}
 	}
 	maps.Copy(from, c.info.AllocateFrom)
-	nodes, cliques, uuids, slices := map[gpuGroup]string{}, map[gpuGroup]string{}, map[string]string{}, map[string]string{}
+	nodes, cliques := map[gpuGroup]string{}, map[gpuGroup]string{}
+	uuids, slices := map[string]string{}, map[string]string{}
 	for _, g := range gpus {
 		want := gpu.GPU{
 			Node:   ordinal(nodes, nodeOf(g)),

@@ -28,7 +28,8 @@ func (p *placing) pool(kind string) *pool {
 		return got
 	}
 	free := gpu.Free(p.node.Allocatable, p.node.Used, kind)
-	known := len(free) > 0 || kind == gpu.DefaultKind || kind == gpu.DefaultKind+".shared" || strings.HasPrefix(kind, migPrefix)
+	known := len(free) > 0 || kind == gpu.DefaultKind || kind == gpu.DefaultKind+".shared" ||
+		strings.HasPrefix(kind, migPrefix)
 	if !known {
 		known = len(gpu.Free(p.node.Allocatable, nil, kind)) > 0
 	}
@@ -86,13 +87,13 @@ func enough(gpus []gpu.GPU, memory, replicas int64) []gpu.GPU {
 func (p *placing) check(name string, a *ask) *badRequest {
 	a.wants = slices.DeleteFunc(a.wants, func(w want) bool { return w.spec && !p.pool(w.kind).known })
 	if len(p.pools) > maxKinds {
-		return bad(name, gpu.Resource, int64(len(p.pools)), "its pod asks for more than %d kinds of GPUs", maxKinds)
+		return tooManyKinds(name, len(p.pools))
 	}
 	for _, w := range a.wants {
 		r, n := gpu.KindResource(w.kind), int64(w.count)
 		if first := a.wants[0]; p.sliced(w.kind) != p.sliced(first.kind) {
-			return bad(name, r, n, "%s and %s: CUDA uses either whole GPUs or MIG slices: ask for one of them, or in two containers",
-				gpu.KindResource(first.kind), r)
+			return bad(name, r, n, "%s and %s: CUDA uses either whole GPUs or MIG slices: ask for one of them, "+
+				"or in two containers", gpu.KindResource(first.kind), r)
 		}
 		if n > 1 && p.node.Allocatable[gpu.FailAboveOne(w.kind)] > 0 {
 			return bad(name, r, n, "%d of %s, of which a container gets one (failRequestsGreaterThanOne)", n, r)
@@ -116,8 +117,8 @@ func (p *placing) checkNamed(name string, a *ask) *badRequest {
 			a.named = false
 		} else if !a.sameGPU && w.labels+w.count-w.named > 1 {
 			r := gpu.KindResource(w.kind)
-			return bad(name, r, int64(w.count), "groups of %s that its requests name can be one GPU: ask for a number of %s instead, or set %s to 1",
-				r, r, gpu.ReplicasSameGPU)
+			return bad(name, r, int64(w.count), "groups of %s that its requests name can be one GPU: "+
+				"ask for a number of %s instead, or set %s to 1", r, r, gpu.ReplicasSameGPU)
 		}
 	}
 	return nil
