@@ -31,6 +31,10 @@ var notKeys = map[string]bool{"kubeslot.io/binding": true} // of the scheduler's
 
 // manifestKeys are keys that no Go code has.
 var manifestKeys = []key{
+	{"gpu.kubeslot.io/…", "Label", "Nodes", "kubecri, for its NVIDIA GPU plugin", "schedulers, people",
+		"What GPUs the node has: [labels](../nvidia-gpus.md#labels)."},
+	{"nvidia.com/device-plugin.config", "Label", "Nodes", "people", "kubecri, for its NVIDIA GPU plugin",
+		"Which file configures the plugin on this node: [NVIDIA GPUs](../nvidia-gpus.md#configuration)."},
 	{
 		"kubeslot.io/instance-requests",
 		"Label",

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 )
 
 // Strategies for GPUs in MIG mode, and for sharing.
@@ -99,6 +101,9 @@ func kindOf(name string) (string, error) {
 	}
 	if wrong := validation.IsDNS1123Subdomain(kind); len(wrong) > 0 {
 		return "", fmt.Errorf("%q: %s", name, strings.Join(wrong, "; "))
+	}
+	if _, ok := gpu.Kind(gpu.KindResource(kind)); !ok {
+		return "", fmt.Errorf("%q: GPUs cannot have this name: use another", name)
 	}
 	return kind, nil
 }

@@ -131,6 +131,8 @@ func TestParseRefuses(t *testing.T) {
 		{slicing("{name: mig-1g.5gb, rename: gpu, replicas: 2}"), "rename of mig-1g.5gb to \"gpu\""},
 		{slicing("{name: gpu, rename: mig-1c.2g.20gb.me, replicas: 2}"), "rename of gpu"},
 		{slicing("{name: gpu, rename: a/b, replicas: 2}"), "rename of gpu to \"a/b\""},
+		{slicing("{name: gpu, rename: cards, replicas: 2}"), "rename of gpu to \"cards\": GPUs cannot"},
+		{slicing("{name: gpu, rename: memory, replicas: 2}"), "rename of gpu to \"memory\": GPUs cannot"},
 		{slicing("{name: " + strings.Repeat("a", 53) + ", replicas: 2}"), "at most 63"},
 		{slicing("{name: " + strings.Repeat("a", 1<<19) + ", replicas: 2}"), "at most 63"},
 		{sharing("mps", "{name: gpu, replicas: 49}"), "use 2 to 48"},
