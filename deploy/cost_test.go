@@ -54,7 +54,8 @@ func labelled(n int) string {
 		name := fmt.Sprintf("nvidia.com/l%d", i)
 		labels, names = append(labels, name+": x"), append(names, name)
 	}
-	return fmt.Sprintf(", labels: {%s}%s", strings.Join(labels, ", "), annotated(advertise.LabelsAnnotation, strings.Join(names, ",")))
+	return fmt.Sprintf(", labels: {%s}%s", strings.Join(labels, ", "),
+		annotated(advertise.LabelsAnnotation, strings.Join(names, ",")))
 }
 
 // conditionsOf are so many conditions of kubecri's, with messages of so many characters.
@@ -93,11 +94,15 @@ func TestKubecriAdvertisesLittle(t *testing.T) {
 		"2,000 of device plugins":          {nodeOf(0, listing(2000), ""), "", size, 10_000},
 		"a long name of a device plugin's": {nodeOf(0, annotated(advertise.ResourcesAnnotation, "example.com/"+strings.Repeat("x", 310)), ""), "", listed, 20_000},
 
-		"labels of device plugins":    {nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", "", 20_000},
-		"the same labels again":       {nodeOf(0, labelled(nodeinfo.MaxLabels), ""), nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", 20_000},
-		"one label more":              {nodeOf(0, labelled(nodeinfo.MaxLabels+1), ""), "", "at most 32 labels", 20_000},
-		"labels of very long names":   {nodeOf(0, annotated(advertise.LabelsAnnotation, strings.Repeat("nvidia.com/x,", 320)), ""), "", size, 20_000},
-		"labels on a Node with 1,000": {nodeOf(0, strings.Replace(labelled(nodeinfo.MaxLabels), "labels: {", "labels: {"+keys(1000)+", ", 1), ""), nodeOf(0, ", labels: {"+keys(1000)+"}", ""), "", 50_000},
+		"labels of device plugins": {nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", "", 20_000},
+		"the same labels again": {nodeOf(0, labelled(nodeinfo.MaxLabels), ""),
+			nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", 20_000},
+		"one label more": {nodeOf(0, labelled(nodeinfo.MaxLabels+1), ""), "", "at most 32 labels", 20_000},
+		"labels of very long names": {nodeOf(0,
+			annotated(advertise.LabelsAnnotation, strings.Repeat("nvidia.com/x,", 320)), ""), "", size, 20_000},
+		"labels on a Node with 1,000": {nodeOf(0,
+			strings.Replace(labelled(nodeinfo.MaxLabels), "labels: {", "labels: {"+keys(1000)+", ", 1), ""),
+			nodeOf(0, ", labels: {"+keys(1000)+"}", ""), "", 50_000},
 
 		"what device plugins say":   {nodeOf(0, annotated(assignment.Annotation, strings.Repeat("x", advertise.MaxDeviceInfo)), ""), "", "", 50_000},
 		"more of it":                {nodeOf(0, annotated(assignment.Annotation, strings.Repeat("x", advertise.MaxDeviceInfo+1)), ""), "", size, 50_000},

@@ -217,7 +217,8 @@ func TestKubecriWritesItsOwnNodesTotals(t *testing.T) {
 func TestKubecriLeavesOthersLabels(t *testing.T) {
 	p := policies(t, "policies/kubecri.yaml")["kubeslot-kubecri-node"]
 	node := func(labels, listed string) string {
-		return fmt.Sprintf("{metadata: {name: node-a, labels: {%s}, annotations: {kubeslot.io/plugin-labels: '%s'}}, spec: {}, status: {}}", labels, listed)
+		return fmt.Sprintf("{metadata: {name: node-a, labels: {%s}, annotations: {kubeslot.io/plugin-labels: '%s'}}, "+
+			"spec: {}, status: {}}", labels, listed)
 	}
 	const ours, theirs, listed = "gpu.kubeslot.io/a: x", ", nvidia.com/b: x", "gpu.kubeslot.io/a"
 	const take, change = "none that the node has from others", "may change only its annotations and resources"

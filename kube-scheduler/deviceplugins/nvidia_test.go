@@ -24,8 +24,10 @@ func TestGPURequestsAreKnown(t *testing.T) {
 	}
 	for i := range 2 {
 		gpus = append(gpus,
-			gpu.GPU{UUID: fmt.Sprintf("GPU-s%d", i), Node: "1", Clique: "2", Memory: 80 << 30, Kind: "gpu.shared", Count: 4},
-			gpu.GPU{UUID: "GPU-m", Slice: fmt.Sprintf("MIG-%d", i), Node: "1", Clique: "3", Memory: 10 << 30, Kind: "mig-1g.10gb"},
+			gpu.GPU{UUID: fmt.Sprintf("GPU-s%d", i), Node: "1", Clique: "2", Memory: 80 << 30, Kind: "gpu.shared",
+				Count: 4},
+			gpu.GPU{UUID: "GPU-m", Slice: fmt.Sprintf("MIG-%d", i), Node: "1", Clique: "3", Memory: 10 << 30,
+				Kind: "mig-1g.10gb"},
 			gpu.GPU{UUID: fmt.Sprintf("GPU-r%d", i), Node: "1", Clique: "4", Memory: 80 << 30, Kind: "a100"})
 	}
 	gpu.Write(info.Allocatable, gpus)

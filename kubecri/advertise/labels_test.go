@@ -41,15 +41,18 @@ func TestLabelPatch(t *testing.T) {
 		"there already":       {labels: stringMap{product: "A100", "zone": "b"}, listed: product, want: stringMap{product: "A100"}, patch: `{}`},
 		"another value":       {labels: stringMap{product: "A100"}, listed: product, want: stringMap{product: "H100"}, patch: `{"labels":{"gpu.kubeslot.io/product":"H100"}}`},
 		"removed by somebody": {listed: product, want: stringMap{product: "A100"}, patch: `{"labels":{"gpu.kubeslot.io/product":"A100"}}`},
-		"not wanted any more": {labels: stringMap{product: "A100", count: "8"}, listed: count + "," + product, want: stringMap{count: "8"},
+		"not wanted any more": {labels: stringMap{product: "A100", count: "8"}, listed: count + "," + product,
+			want:  stringMap{count: "8"},
 			patch: `{"labels":{"gpu.kubeslot.io/product":null},"annotations":{"kubeslot.io/plugin-labels":"gpu.kubeslot.io/count"}}`},
 		"none wanted any more": {labels: stringMap{product: "A100", "zone": "b"}, listed: product,
 			patch: `{"labels":{"gpu.kubeslot.io/product":null},"annotations":{"kubeslot.io/plugin-labels":null}}`},
 		"not wanted yet": {labels: stringMap{product: "A100"}, listed: product, unsettled: true, patch: `{}`},
-		"one wanted, the other not yet": {labels: stringMap{product: "A100"}, listed: product, unsettled: true, want: stringMap{count: "8"},
+		"one wanted, the other not yet": {labels: stringMap{product: "A100"}, listed: product, unsettled: true,
+			want:  stringMap{count: "8"},
 			patch: `{"labels":{"gpu.kubeslot.io/count":"8"},"annotations":{"kubeslot.io/plugin-labels":"gpu.kubeslot.io/count,gpu.kubeslot.io/product"}}`},
-		"somebody else's": {labels: stringMap{product: "by NFD"}, want: stringMap{product: "A100", count: "8"}, foreign: []string{product},
-			patch: `{"labels":{"gpu.kubeslot.io/count":"8"},"annotations":{"kubeslot.io/plugin-labels":"gpu.kubeslot.io/count"}}`},
+		"somebody else's": {labels: stringMap{product: "by NFD"}, want: stringMap{product: "A100", count: "8"},
+			foreign: []string{product},
+			patch:   `{"labels":{"gpu.kubeslot.io/count":"8"},"annotations":{"kubeslot.io/plugin-labels":"gpu.kubeslot.io/count"}}`},
 		"somebody else's, and the same":   {labels: stringMap{product: "A100"}, want: stringMap{product: "A100"}, foreign: []string{product}, patch: `{}`},
 		"listed, gone and wanted no more": {listed: product, patch: `{"annotations":{"kubeslot.io/plugin-labels":null}}`},
 	} {
@@ -60,7 +63,8 @@ func TestLabelPatch(t *testing.T) {
 			}
 			patch, foreign := labelPatch(node, tc.want, !tc.unsettled)
 			got, err := json.Marshal(patch.Metadata)
-			if err != nil || string(got) != tc.patch || patch.IsZero() != (tc.patch == "{}") || !slices.Equal(foreign, tc.foreign) {
+			if err != nil || string(got) != tc.patch || patch.IsZero() != (tc.patch == "{}") ||
+				!slices.Equal(foreign, tc.foreign) {
 				t.Errorf("patch %s, foreign %v (%v)\nwant  %s, %v", got, foreign, err, tc.patch, tc.foreign)
 			}
 		})
@@ -70,11 +74,13 @@ func TestLabelPatch(t *testing.T) {
 // Labels go to the Node with the rest. Where the API server takes none, the rest goes there alone.
 func TestLabelsAreWritten(t *testing.T) {
 	for _, refused := range []bool{false, true} {
-		kube := kubefake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: stringMap{"zone": "b"}}})
+		kube := kubefake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a",
+			Labels: stringMap{"zone": "b"}}})
 		var patches atomic.Int32
 		kube.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			patches.Add(1)
-			if patch := action.(clienttesting.PatchAction).GetPatch(); refused && bytes.Contains(patch, []byte("count")) {
+			if patch := action.(clienttesting.PatchAction).GetPatch(); refused &&
+				bytes.Contains(patch, []byte("count")) {
 				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "a", errors.New("not these labels"))
 			}
 			return false, nil, nil
@@ -94,7 +100,8 @@ func TestLabelsAreWritten(t *testing.T) {
 		want := stringMap{"zone": "b", "gpu.kubeslot.io/count": "8"}
 		eventually(t, "labels", func() error {
 			n, err := kube.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-			if err == nil && (!maps.Equal(n.Labels, want) || n.Annotations[LabelsAnnotation] != "gpu.kubeslot.io/count") {
+			if err == nil && (!maps.Equal(n.Labels, want) ||
+				n.Annotations[LabelsAnnotation] != "gpu.kubeslot.io/count") {
 				err = fmt.Errorf("labels %v, annotations %v", n.Labels, n.Annotations)
 			}
 			return err

@@ -51,7 +51,8 @@ func TestPlan(t *testing.T) {
 			want: `{"metadata":{"annotations":{"KubeDevice/DeviceInfo":null,"kubeslot.io/plugin-resources":null}},` +
 				`"status":{"capacity":{"example.com/widget":null},"allocatable":{"example.com/widget":null}}}`},
 		{name: "labels that the advertiser left", chooses: true, unknown: true,
-			labels:      map[string]string{"kubeslot.io/mode": "device-plugin", "nvidia.com/gpu.count": "8", "nvidia.com/mine": "x"},
+			labels: map[string]string{"kubeslot.io/mode": "device-plugin", "nvidia.com/gpu.count": "8",
+				"nvidia.com/mine": "x"},
 			annotations: map[string]string{"kubeslot.io/plugin-labels": "nvidia.com/gone,nvidia.com/gpu.count"},
 			want:        `{"metadata":{"labels":{"nvidia.com/gpu.count":null},"annotations":{"kubeslot.io/plugin-labels":null}}}`},
 		{name: "an amount that nobody serves", chooses: true, labels: labelled, amounts: map[string]string{"akri.sh/cam": "2"},

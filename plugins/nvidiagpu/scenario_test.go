@@ -135,7 +135,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		info := s.host.Node("node").Info()
 		if s.device == nil {
 			for r, n := range info.Used {
-				used = append(used, fmt.Sprintf("%s %d\n", strings.TrimPrefix(string(r), types.DeviceGroupPrefix+"/"), n))
+				used = append(used, fmt.Sprintf("%s %d\n", strings.TrimPrefix(string(r), types.DeviceGroupPrefix+"/"),
+					n))
 			}
 			slices.Sort(used)
 			return strings.Join(used, "")

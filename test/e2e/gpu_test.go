@@ -41,7 +41,8 @@ func (r *rig) loadPlugins(machines map[string]string) {
 		r.restartAll()
 		r.await("the nodes to have no GPUs", func() (bool, string) { return r.amounts("nvidia.com/gpu", 0, 0) })
 		r.await("the nodes to have no labels of GPUs", func() (bool, string) {
-			nodes, err := kube.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{LabelSelector: "gpu.kubeslot.io/count"})
+			nodes, err := kube.CoreV1().Nodes().List(context.Background(),
+				metav1.ListOptions{LabelSelector: "gpu.kubeslot.io/count"})
 			r.check(err)
 			return len(nodes.Items) == 0, fmt.Sprint(nodes.Items)
 		})

@@ -30,7 +30,8 @@ var gpuConfigs = map[string]string{
 	"default": "version: v1\n",
 	"mixed":   "version: v1\nflags: {migStrategy: mixed}\n",
 	"single":  "version: v1\nflags: {migStrategy: single}\n",
-	"shared": "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    failRequestsGreaterThanOne: true\n" +
+	"shared": "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    failRequestsGreaterThanOne: " +
+		"true\n" +
 		"    resources: [{name: nvidia.com/gpu, replicas: 2}]\n",
 	"bad": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 0}]}}\n",
 }
@@ -134,7 +135,8 @@ func TestGPUSlices(t *testing.T) {
 		t.Errorf("a slice 3g.20gb: %s", large)
 	}
 	r.create(asksGPUs("small", "", map[v1.ResourceName]int64{slice1g: 1, "nvidia.com/mig-2g.10gb": 1}))
-	if got := strings.Fields(r.visible("small")); len(got) != 2 || got[0] == got[1] || got[0][:2] != "1:" || got[1][:2] != "1:" {
+	if got := strings.Fields(r.visible("small")); len(got) != 2 || got[0] == got[1] || got[0][:2] != "1:" ||
+		got[1][:2] != "1:" {
 		t.Errorf("two slices of GPU 1: %v", got)
 	}
 	r.create(asksGPUs("whole", "", map[v1.ResourceName]int64{"nvidia.com/gpu": 1}))
@@ -229,8 +231,10 @@ func TestGPUsByConfiguration(t *testing.T) {
 	t.Cleanup(func() { r.check(shared.SetKubecriArgs(context.Background(), nodeB)) })
 	r.awaitGPUs("nvidia.com/gpu", 4, 0)
 	r.awaitGPUs(sharedGPU, 0, 16)
-	r.awaitLabels(nodeA, map[string]string{"gpu.kubeslot.io/count": "4", "gpu.kubeslot.io/mig.strategy": "single", config.Label: "single"})
-	r.awaitLabels(nodeB, map[string]string{"gpu.kubeslot.io/replicas": "2", "gpu.kubeslot.io/sharing-strategy": "time-slicing"})
+	r.awaitLabels(nodeA, map[string]string{"gpu.kubeslot.io/count": "4", "gpu.kubeslot.io/mig.strategy": "single",
+		config.Label: "single"})
+	r.awaitLabels(nodeB, map[string]string{"gpu.kubeslot.io/replicas": "2",
+		"gpu.kubeslot.io/sharing-strategy": "time-slicing"})
 
 	r.create(asksGPUs("slice", "", map[v1.ResourceName]int64{"nvidia.com/gpu": 1}))
 	if got := r.visible("slice"); !strings.Contains(got, ":") {

@@ -35,9 +35,11 @@ func amounts(names ...string) corev1.ResourceList {
 
 func node() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"gpu.kubeslot.io/count": "8", "nvidia.com/gpu.count": "8"},
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a",
+			Labels: map[string]string{"gpu.kubeslot.io/count": "8", "nvidia.com/gpu.count": "8"},
 			Annotations: map[string]string{"kubeslot.io/plugin-labels": "gpu.kubeslot.io/count,gpu.kubeslot.io/gone",
-				"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget", "kubeslot.io/nri-plugin": "kubecri", "other": "stays"}},
+				"KubeDevice/DeviceInfo": "{}", "kubeslot.io/plugin-resources": "example.com/widget",
+				"kubeslot.io/nri-plugin": "kubecri", "other": "stays"}},
 		Status: corev1.NodeStatus{
 			Capacity:    amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others"),
 			Allocatable: amounts("cpu", "akri.sh/cam", "example.com/widget", "example.com/others", "akri.sh/gone"),
@@ -72,7 +74,10 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget", "annotation KubeDevice/DeviceInfo",
-		"annotation kubeslot.io/nri-plugin", "annotation kubeslot.io/plugin-labels", "annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget", "condition kubeslot.io/ContainersWithoutDevices", "label gpu.kubeslot.io/count", "deviceslice node-a-0", "slotclaim cam-8120fe-0"}
+		"annotation kubeslot.io/nri-plugin", "annotation kubeslot.io/plugin-labels",
+		"annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget",
+		"condition kubeslot.io/ContainersWithoutDevices", "label gpu.kubeslot.io/count", "deviceslice node-a-0",
+		"slotclaim cam-8120fe-0"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}

@@ -20,8 +20,9 @@ func TestCheckLabels(t *testing.T) {
 		labels map[string]string
 		want   string // part of the error, "" for none
 	}{
-		"none":             {nil, ""},
-		"of both prefixes": {map[string]string{"gpu.kubeslot.io/product": "A100-SXM4", "nvidia.com/mig.capable": "true"}, ""},
+		"none": {nil, ""},
+		"of both prefixes": {map[string]string{"gpu.kubeslot.io/product": "A100-SXM4",
+			"nvidia.com/mig.capable": "true"}, ""},
 		"without a value":  {map[string]string{"gpu.kubeslot.io/product": ""}, ""},
 		"as many as may":   {many(MaxLabels), ""},
 		"one more":         {many(MaxLabels + 1), "it wants 33 labels on the Node, of 32 that there may be"},

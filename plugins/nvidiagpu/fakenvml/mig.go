@@ -136,7 +136,8 @@ func (m *Machine) newSlice(d *server.Device, parts int, mib uint64) *slice {
 	s.GetComputeInstanceIdFunc = func() (int, nvml.Return) { return 0, m.sliceState(d, s) }
 	s.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
 		return nvml.DeviceAttributes{
-			GpuInstanceSliceCount: uint32(parts), ComputeInstanceSliceCount: uint32(parts), MemorySizeMB: mib - overhead,
+			GpuInstanceSliceCount: uint32(parts), ComputeInstanceSliceCount: uint32(parts),
+			MemorySizeMB: mib - overhead,
 		}, m.sliceState(d, s)
 	}
 	return s

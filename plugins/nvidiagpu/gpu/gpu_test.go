@@ -92,11 +92,12 @@ func TestGroupIsBounded(t *testing.T) {
 
 func TestParseName(t *testing.T) {
 	for resource, want := range map[types.ResourceName]Name{
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/cards":                 {"0", "1", "GPU-x", "", Cards},
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/memory":                {"0", "1", "GPU-x", "", Bytes},
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/gpu.shared":            {"0", "1", "GPU-x", "", "gpu.shared"},
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/mig/MIG-y/mig-1g.10gb": {"0", "1", "GPU-x", "MIG-y", "mig-1g.10gb"},
-		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/mig/MIG-y/memory":      {"0", "1", "GPU-x", "MIG-y", Bytes},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/cards":      {"0", "1", "GPU-x", "", Cards},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/memory":     {"0", "1", "GPU-x", "", Bytes},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/gpu.shared": {"0", "1", "GPU-x", "", "gpu.shared"},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/mig/MIG-y/mig-1g.10gb": {"0", "1", "GPU-x", "MIG-y",
+			"mig-1g.10gb"},
+		"resource/group/gpugrp1/0/gpugrp0/1/gpu/GPU-x/mig/MIG-y/memory": {"0", "1", "GPU-x", "MIG-y", Bytes},
 	} {
 		got, ok := ParseName(resource)
 		if !ok || got != want || got.Resource() != resource {
@@ -119,7 +120,8 @@ func TestParseName(t *testing.T) {
 // no two kinds share a leaf.
 func TestKind(t *testing.T) {
 	for kind, leaf := range map[string]string{
-		"gpu": Cards, "gpu.shared": "gpu.shared", "mig-1g.10gb.me": "mig-1g.10gb.me", strings.Repeat("a", 63): strings.Repeat("a", 63),
+		"gpu": Cards, "gpu.shared": "gpu.shared", "mig-1g.10gb.me": "mig-1g.10gb.me",
+		strings.Repeat("a", 63): strings.Repeat("a", 63),
 	} {
 		if got, ok := Kind(KindResource(kind)); !ok || got != kind || Leaf(kind) != leaf {
 			t.Errorf("%s: %q %v, its leaf %q", kind, got, ok, Leaf(kind))
@@ -155,7 +157,8 @@ func TestFreeOfKind(t *testing.T) {
 	Write(node, append(slices, whole, shared))
 	used := types.ResourceList{shared.Leaf("gpu.shared"): 3, shared.Leaf(Bytes): 6, slices[0].Leaf("mig-x"): 1}
 	for kind, want := range map[string]string{
-		"gpu": "a 1 8 false", "gpu.shared": "b 1 2 true", "mig-x": "m1 1 8 false", "": "a 1 8 false", "gpu.shared.x": "false",
+		"gpu": "a 1 8 false", "gpu.shared": "b 1 2 true", "mig-x": "m1 1 8 false", "": "a 1 8 false",
+		"gpu.shared.x": "false",
 	} {
 		got := ""
 		for _, g := range Free(node, used, kind) {

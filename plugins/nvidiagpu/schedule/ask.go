@@ -69,7 +69,8 @@ func bad(container string, r types.ResourceName, n int64, format string, args ..
 }
 
 func tooManyKinds(container string, n int) *badRequest {
-	return bad(container, gpu.Resource, int64(n), "its pod asks for %d kinds of GPUs or more, of which it can ask for %d",
+	return bad(container, gpu.Resource, int64(n),
+		"its pod asks for %d kinds of GPUs or more, of which it can ask for %d",
 		n, maxKinds)
 }
 

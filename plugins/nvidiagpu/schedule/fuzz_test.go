@@ -17,10 +17,13 @@ func FuzzPlace(f *testing.F) {
 	const at, other = "resource/group/gpugrp1/0/gpugrp0/0/gpu/", "resource/group/gpugrp1/0/gpugrp0/1/gpu/"
 	f.Add(at+"a/cards 1\n"+at+"a/memory 9\n"+at+"b/gpu.shared 4", at+"b/gpu.shared 1",
 		"nvidia.com/gpu.shared 2\ngpu/replicas-same-gpu 1", "nvidia.com/gpu 1\ngpu/memory 9")
-	f.Add(at+"a/mig/b/mig-x 1\n"+at+"a/mig/c/mig-x 1\n"+other+"a/mig/c/mig-x 9223372036854775807\n"+at+"a/mig/c/cards -1",
-		at+"a/mig/b/mig-x -9223372036854775808", "nvidia.com/mig-x 3", "resource/group/gpu/0/mig/0/mig-x 1\ngpu/memory 1")
+	f.Add(at+"a/mig/b/mig-x 1\n"+at+"a/mig/c/mig-x 1\n"+other+"a/mig/c/mig-x 9223372036854775807\n"+at+"a/mig/c/cards "+
+		"-1",
+		at+"a/mig/b/mig-x -9223372036854775808", "nvidia.com/mig-x 3",
+		"resource/group/gpu/0/mig/0/mig-x 1\ngpu/memory 1")
 	f.Add(at+"a/x 9223372036854775807\n"+at+"a/memory 9223372036854775807\n"+at+"/x 2\ngpu/fail-above-one/x 0", "",
-		"nvidia.com/x 128\ngpu/memory 9223372036854775807\ngpu/replicas-same-gpu 1", "nvidia.com/x 2\ngpu/replicas-pack 1")
+		"nvidia.com/x 128\ngpu/memory 9223372036854775807\ngpu/replicas-same-gpu 1",
+		"nvidia.com/x 2\ngpu/replicas-pack 1")
 	f.Fuzz(func(t *testing.T, has, uses, running, init string) {
 		node := &types.NodeInfo{Allocatable: readList(has), Used: readList(uses)}
 		before := node.Clone()
@@ -53,7 +56,8 @@ func FuzzPlace(f *testing.F) {
 				}
 			}
 			for kind, n := range counts {
-				if r := gpu.KindResource(kind); n != max(c.Requests[r], c.KubeRequests[r]) && len(labels(c.Requests)) == 0 {
+				if r := gpu.KindResource(kind); n != max(c.Requests[r], c.KubeRequests[r]) &&
+					len(labels(c.Requests)) == 0 {
 					t.Fatalf("%s gets %d of %s: %v", name, n, r, c)
 				}
 			}
