@@ -27,8 +27,7 @@ func (a *Advertiser) planLabels(ctx context.Context, node *corev1.Node) (nodewri
 	for _, key := range foreign {
 		if !slices.Contains(a.foreignLabels, key) {
 			klog.FromContext(ctx).Error(nil, "A device plugin's label is not written: the Node has it from somebody "+
-				"else. "+
-				"Remove that one, or have the plugin use other names", "label", key)
+				"else. Remove that one, or have the plugin use other names", "label", key)
 		}
 	}
 	a.foreignLabels = foreign

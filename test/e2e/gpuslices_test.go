@@ -30,9 +30,8 @@ var gpuConfigs = map[string]string{
 	"default": "version: v1\n",
 	"mixed":   "version: v1\nflags: {migStrategy: mixed}\n",
 	"single":  "version: v1\nflags: {migStrategy: single}\n",
-	"shared": "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: true\n    failRequestsGreaterThanOne: " +
-		"true\n" +
-		"    resources: [{name: nvidia.com/gpu, replicas: 2}]\n",
+	"shared": "version: v1\nsharing:\n  timeSlicing:\n    renameByDefault: true\n" +
+		"    failRequestsGreaterThanOne: true\n    resources: [{name: nvidia.com/gpu, replicas: 2}]\n",
 	"bad": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 0}]}}\n",
 }
 
