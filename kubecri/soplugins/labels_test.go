@@ -75,8 +75,8 @@ func TestNodeLabels(t *testing.T) {
 		w := start(t, Config{Loaded: append(labelers(a, b), loaded(&fake{name: "c"})...), Labels: nodeWith(node)})
 		w.wantLabels(t, "map[gpu.kubeslot.io/b:1 gpu.kubeslot.io/config:a100] true")
 		want := []string{methodNew, methodStart, methodNodeLabels, methodUpdateNodeInfo}
-		if !slices.Equal(a.calls, want) {
-			t.Errorf("calls %v, want %v", a.calls, want)
+		if calls := get(&a.fake, &a.calls); !slices.Equal(calls, want) {
+			t.Errorf("calls %v, want %v", calls, want)
 		}
 		if len(node) != 1 {
 			t.Errorf("the plugin changed the Node's labels: %v", node)

@@ -3,6 +3,7 @@ package soplugins
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,8 +42,9 @@ func TestLostDevices(t *testing.T) {
 			holder("p", "main", "gpu/0/cards", "gpu/0/memory"), holder("q", "main", "gpu/1/cards")}
 		a := &labeler{fake: fake{name: "a"}}
 		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) { return holders, true }})
-		if want := []string{methodNew, methodStart, methodUpdateNodeInfo, methodLost}; !slices.Equal(a.calls, want) {
-			t.Errorf("calls %v, want %v", a.calls, want)
+		want := []string{methodNew, methodStart, methodUpdateNodeInfo, methodLost}
+		if calls := get(&a.fake, &a.calls); !slices.Equal(calls, want) {
+			t.Errorf("calls %v, want %v", calls, want)
 		}
 		later := func(lost func([]types.ResourceName) map[types.ResourceName]string, want ...string) {
 			t.Helper()
@@ -114,16 +116,16 @@ func TestWrongLosses(t *testing.T) {
 // node's pods are known.
 func TestLostWhileUpdateFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		known := false
+		var known atomic.Bool
 		a := &labeler{fake: fake{name: "a", update: func(*types.NodeInfo) error { return broken() }},
 			lost: losing("the driver is gone", "gpu/0/cards")}
 		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) {
-			return []remote.Holder{holder("p", "main", "gpu/0/cards")}, known
+			return []remote.Holder{holder("p", "main", "gpu/0/cards")}, known.Load()
 		}})
 		if e := w.event(); !strings.Contains(e, "failed in UpdateNodeInfo") || a.count(methodLost) != 0 {
-			t.Errorf("event %q, calls %v", e, a.calls)
+			t.Errorf("event %q, calls %v", e, get(&a.fake, &a.calls))
 		}
-		known = true
+		known.Store(true)
 		time.Sleep(minRetry)
 		synctest.Wait()
 		if e := w.event(); !strings.Contains(e, "the driver is gone") {
