@@ -157,7 +157,7 @@ func TestStrategy(t *testing.T) {
 	}
 }
 
-// A file that is read has kinds that can be told from each other, and nothing panics.
+// The kinds of a file that is read differ from each other, and nothing panics.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sharedGPU))
 	f.Add([]byte("flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: gpu, replicas: 2, devices: 1}]}}"))

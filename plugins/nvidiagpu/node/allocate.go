@@ -175,7 +175,7 @@ func (d *Device) whyNot(n name) string {
 func (d *Device) unknown() string {
 	text := "the node has no such GPU"
 	if len(d.gpus)+len(d.broken) == 0 {
-		text += ": " + d.told
+		text += ": " + d.logged
 	}
 	for _, m := range d.broken {
 		text += fmt.Sprintf("; %s: %s", m.gpu, m.why)

@@ -13,7 +13,7 @@ import (
 const cdiKind = "nvidia.com/gpu"
 
 // cdiFolders are where the runtime looks for CDI specs: the two that CDI knows,
-// and the one that kubecri is told of in its environment.
+// and the one that kubecri has in its environment.
 func cdiFolders() []string {
 	folders := []string{"/etc/cdi", "/var/run/cdi"}
 	if own := os.Getenv("CDI_DIR"); own != "" {

@@ -40,7 +40,7 @@ type Device struct {
 	out         []missing       // that are not
 	kinds       map[string]bool // that were given out since the start
 	health      health
-	told        string
+	logged      string // by log, last
 }
 
 var (
@@ -86,7 +86,7 @@ func (d *Device) look() error {
 	if none(err) {
 		d.gpus, d.broken, d.units, d.out = nil, nil, nil, nil
 		d.health.heal(nil)
-		d.tell(fmt.Sprintf("no GPUs are advertised: %v", err))
+		d.log(fmt.Sprintf("no GPUs are advertised: %v", err))
 		return nil
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *Device) look() error {
 	for _, u := range d.units {
 		d.kinds[u.Kind] = true
 	}
-	d.tell(d.describe())
+	d.log(d.describe())
 	return nil
 }
 
@@ -148,10 +148,10 @@ func (d *Device) describe() string {
 	return text
 }
 
-// tell logs what has changed, once.
-func (d *Device) tell(text string) {
-	if text != d.told {
-		d.told = text
+// log says what there is, once until it is something else.
+func (d *Device) log(text string) {
+	if text != d.logged {
+		d.logged = text
 		klog.InfoS("NVIDIA GPUs", "plugin", d.GetName(), "found", text)
 	}
 }
