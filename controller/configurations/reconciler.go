@@ -1,5 +1,6 @@
 // Package configurations writes the status of Configurations: their devices, slots and
-// brokers in numbers, and what is wrong, for people. Nobody decides anything by it.
+// brokers in numbers, and what is wrong, for people. Nobody decides anything by it, but by status.allocator, which
+// it writes where Config.Allocator is set.
 package configurations
 
 import (
