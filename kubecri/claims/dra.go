@@ -26,14 +26,15 @@ func (c *Claims) OfDRA(instance string) []*v1alpha1.SlotClaim {
 // Ready waits until it is known what containers and claims there are.
 func (c *Claims) Ready(ctx context.Context) error { return c.ready(ctx, &Request{}) }
 
-// Taken returns who has slots of the Instance on this node, as far as it is known, by index.
-func (c *Claims) Taken(instance string) map[int]string {
+// Taken returns who else than the holder has slots of the Instance on this node, as far as it is known, by
+// index.
+func (c *Claims) Taken(instance, holder string) map[int]string {
 	taken := map[int]string{}
 	for name := range c.containers.usesOf(instance) {
 		taken[name.Index] = "a container on node " + c.config.Node
 	}
 	for _, claim := range c.claimsOf(instance) {
-		if name, err := claim.Slot(); err == nil {
+		if name, err := claim.Slot(); err == nil && claim.Spec.Holder != holder {
 			taken[name.Index] = Describe(claim)
 		}
 	}

@@ -141,7 +141,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	if c := d.configuration(w.instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked, since := d.Claims.Taken(w.instance), false, d.Clock.Now()
+	taken, asked, since := d.taken(w, *held), false, d.Clock.Now()
 	for len(*held) < w.slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
@@ -153,7 +153,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 			case <-ctx.Done():
 				return took, noneFree(w, len(*held), capacity, taken)
 			}
-			taken, asked = d.Claims.Taken(w.instance), false
+			taken, asked = d.taken(w, *held), false
 			continue
 		}
 		name := slot.Name{Instance: w.instance, Index: index}
@@ -188,6 +188,16 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	}
 	slices.SortFunc(*held, func(a, b slot.Name) int { return a.Index - b.Index })
 	return took, nil
+}
+
+// taken returns who has slots of the device, by index, and "" for those that are held. A slot of the same
+// holder that the watch showed after held was read is not among them, so that take finds it.
+func (d *Driver) taken(w *want, held []slot.Name) map[int]string {
+	taken := d.Claims.Taken(w.instance, w.holder)
+	for _, name := range held {
+		taken[name.Index] = ""
+	}
+	return taken
 }
 
 func reference(claim *resourceapi.ResourceClaim) v1alpha1.ResourceClaimReference {

@@ -20,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func unprepare(t *testing.T, r *rig, uid types.UID) error {
@@ -204,6 +205,32 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// A slot whose creation was not answered may show in the watch after the ResourceClaim's slots were counted:
+// it counts, and is not taken for somebody else's.
+func TestSlotThatShowsLate(t *testing.T) {
+	a := newAPI(configuration(3))
+	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "p1"})
+	r := start(t, a, here, t.TempDir())
+	c := claim("u1", "one "+camera+" 2")
+	all, err := wants(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: all[0].holder, ResourceClaim: new(reference(c))})
+	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA(camera)) == 1 })
+	var held []slot.Name // as counted before
+	took, err := r.take(t.Context(), c, &all[0], &held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]slot.Name{{Instance: camera}, {Instance: camera, Index: 2}}, held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]slot.Name{{Instance: camera, Index: 2}}, took); diff != "" {
+		t.Errorf("to be given back on an error (-want +got):\n%s", diff)
+	}
+}
+
 // Two nodes that prepare at once never have a slot both, and a claim that is prepared twice at once has its
 // slots once.
 func TestPrepareAtOnce(t *testing.T) {
@@ -330,7 +357,7 @@ func TestSlotOfAContainer(t *testing.T) {
 	r.runtime.mu.Unlock()
 	a.set(away) // so that it is not claimed again yet
 	r.Claims.Resync()
-	await(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera)) == 1 })
+	await(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera, "")) == 1 })
 	a.set(nil)
 	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
