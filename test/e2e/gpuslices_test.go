@@ -3,20 +3,25 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/config"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/fakenvml"
+	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -57,7 +62,7 @@ func (r *rig) configureNode(node, config string) {
 
 func (r *rig) labelNode(node, labels string) {
 	r.Helper()
-	_, err := kube.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType,
+	_, err := kube.CoreV1().Nodes().Patch(context.Background(), node, apitypes.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"labels":%s}}`, labels), metav1.PatchOptions{})
 	r.check(err)
 }
@@ -199,6 +204,67 @@ func TestGPUSlices(t *testing.T) {
 	r.delete("late")
 	r.delete("large")
 	r.awaitGPUs(slice3g, 0, 0)
+	r.deletePods()
+	r.repartitionUnderLoad()
+}
+
+// repartitionUnderLoad partitions node A's GPUs 4 and 5 anew again and again while pods with slices come and go: no
+// container has a slice that its pod was not assigned, or that another one has, and none is lost.
+func (r *rig) repartitionUnderLoad() {
+	r.Helper()
+	machines := [2]string{"dgx-a100\nmig 4 1g.5gb 1g.5gb 1g.5gb\nmig 5 2g.10gb 2g.10gb\n",
+		"dgx-a100\nmig 4 2g.10gb 2g.10gb\nmig 5 1g.5gb 1g.5gb 1g.5gb\n"}
+	slice2g := v1.ResourceName("nvidia.com/mig-2g.10gb")
+	partition := func(i int) {
+		r.partition(0, machines[i%2])
+		r.await("the slices to be advertised", func() (bool, string) {
+			n, err := kube.CoreV1().Nodes().Get(r.ctx, nodeA, metav1.GetOptions{})
+			r.check(err)
+			info, err := assignment.DecodeNode(n.Annotations)
+			r.check(err)
+			for _, g := range []int{4, 5} {
+				profile := nvml.GPU_INSTANCE_PROFILE_1_SLICE
+				if g == 5-i%2 {
+					profile = nvml.GPU_INSTANCE_PROFILE_2_SLICE
+				}
+				uuid := fakenvml.SliceUUID(g, profile, 0)
+				if !slices.ContainsFunc(slices.Collect(maps.Keys(info.Allocatable)), func(name types.ResourceName) bool {
+					return strings.Contains(string(name), uuid)
+				}) {
+					return false, n.Annotations[assignment.Annotation]
+				}
+			}
+			return true, ""
+		})
+	}
+	partition(0)
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	l := r.startPluginLoad(ctx, 1, func(random *rand.Rand, name string) *v1.Pod {
+		return asksGPUs(name, "", map[v1.ResourceName]int64{[]v1.ResourceName{slice1g, slice2g}[random.IntN(2)]: 1})
+	}, func(from types.ResourceName) string {
+		if name, ok := gpu.ParseName(from); ok && name.Leaf != gpu.Bytes {
+			return gpu.GPU{UUID: name.GPU, Slice: name.Slice}.ID()
+		}
+		return ""
+	})
+	for i := 1; i <= 8; i++ {
+		partition(i)
+	}
+	cancel()
+	l.finish()
+	r.deletePods()
+	r.awaitGPUs(slice1g, 3, 0)
+	r.awaitGPUs(slice2g, 2, 0)
+	held := map[string]bool{}
+	for i, name := range []v1.ResourceName{slice1g, slice1g, slice1g, slice2g, slice2g} {
+		pod := fmt.Sprint("last-", i)
+		r.create(asksGPUs(pod, "", map[v1.ResourceName]int64{name: 1}))
+		held[r.visible(pod)] = true
+	}
+	if len(held) != 5 {
+		r.Errorf("of 5 slices the last pods have %v", held)
+	}
 }
 
 // leastAllocatable watches what the node advertises of the resource. What it returns says what the least was.

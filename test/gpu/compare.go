@@ -126,8 +126,8 @@ func compareLabels(labels map[string]string, smi smiLog) (d differences) {
 			d.add("%s is %q, and for nvidia-smi %q", key, got, want)
 		}
 	}
-	is("driver-version", smi.Driver)
-	is("cuda-version", smi.CUDA)
+	is("cuda.driver-version.full", smi.Driver)
+	is("cuda.runtime-version.full", smi.CUDA)
 	count, memory := 0, false
 	for _, g := range smi.GPUs {
 		if strings.Join(strings.Fields(g.Product), "-") != value("product") {

@@ -161,15 +161,15 @@ func TestCompareLabels(t *testing.T) {
 		value string
 		want  []string
 	}{
-		"none":           {"", nil},
-		"driver-version": {"580.1", []string{`driver-version is "580.1"`}},
-		"cuda-version":   {"12.9", []string{`cuda-version is "12.9"`}},
-		"product":        {"NVIDIA-H100", []string{"count", `product is "NVIDIA-H100"`}},
-		"memory":         {"143", []string{`with memory "143"`}},
-		"count":          {"3", []string{`count is "3", and for nvidia-smi "2"`}},
+		"none":                      {"", nil},
+		"cuda.driver-version.full":  {"580.1", []string{`cuda.driver-version.full is "580.1"`}},
+		"cuda.runtime-version.full": {"12.9", []string{`cuda.runtime-version.full is "12.9"`}},
+		"product":                   {"NVIDIA-H100", []string{"count", `product is "NVIDIA-H100"`}},
+		"memory":                    {"143", []string{`with memory "143"`}},
+		"count":                     {"3", []string{`count is "3", and for nvidia-smi "2"`}},
 	} {
 		labels := map[string]string{
-			"gpu.kubeslot.io/driver-version": "580.159.04", "gpu.kubeslot.io/cuda-version": "13.0",
+			"gpu.kubeslot.io/cuda.driver-version.full": "580.159.04", "gpu.kubeslot.io/cuda.runtime-version.full": "13.0",
 			"gpu.kubeslot.io/product": "NVIDIA-H200", "gpu.kubeslot.io/memory": "143771", "gpu.kubeslot.io/count": "2",
 		}
 		labels["gpu.kubeslot.io/"+changed] = test.value

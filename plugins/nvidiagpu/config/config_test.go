@@ -9,6 +9,15 @@ import (
 
 const sharedGPU = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n"
 
+// load reads a file as it is without variables.
+func load(data []byte) (*Config, []string, error) {
+	c, warnings, err := parse(data)
+	if err == nil {
+		err = c.check()
+	}
+	return c, warnings, err
+}
+
 // What has an effect is read, with the names as NVIDIA's plugin understands them.
 func TestParse(t *testing.T) {
 	gpu, slice := Share{Kind: "gpu", Replicas: 1}, Share{Kind: "mig-1g.10gb", Replicas: 1}
@@ -50,7 +59,7 @@ flags:
   plugin: {passDeviceSpecs: false, deviceListStrategy: [envvar], deviceIDStrategy: "uuid"}
 `, Config{MIGStrategy: MIGNone}, []Share{gpu, slice}},
 	} {
-		c, warnings, err := Parse([]byte(test.file))
+		c, warnings, err := load([]byte(test.file))
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%s: %q, %v", name, warnings, err)
 			continue
@@ -67,7 +76,7 @@ flags:
 
 // What has no effect is a warning that names it.
 func TestParseWarns(t *testing.T) {
-	_, warnings, err := Parse([]byte(`
+	_, warnings, err := load([]byte(`
 version: v1
 colour: green
 flags:
@@ -140,7 +149,7 @@ func TestParseRefuses(t *testing.T) {
 		{"sharing: {mps: {}, timeSlicing: {}}", "use one of them"},
 	} {
 		file, want := test[0], test[1]
-		c, _, err := Parse([]byte(file))
+		c, _, err := load([]byte(file))
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%.90s\n%+v, %.400v, want %q", file, c, err, want)
 		}
@@ -162,7 +171,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(sharedGPU))
 	f.Add([]byte("flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: gpu, replicas: 2, devices: 1}]}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, _, err := Parse(data)
+		c, _, err := load(data)
 		if err != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,11 +44,8 @@ func FromEnvironment(getenv func(string) string) (Environment, []string, error) 
 		}
 		e.passDeviceSpecs = &pass
 	}
-	switch text := getenv("GPU_LABELS"); text {
-	case "":
-	case "nvidia":
-		e.NVIDIALabels = true
-	default:
+	text := getenv("GPU_LABELS")
+	if e.NVIDIALabels = text == "nvidia"; text != "" && !e.NVIDIALabels {
 		return e, nil, fmt.Errorf("GPU_LABELS=%q: use nvidia, or nothing for labels of gpu.kubeslot.io/", text)
 	}
 	var warnings []string
@@ -118,28 +116,18 @@ func (e Environment) choose(label string) (string, error) {
 		return "", fmt.Errorf("CONFIG_FILE: %w", err)
 	}
 	var names []string
-	has := map[string]bool{}
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), ".") { // a ConfigMap's volume has ..data
 			names = append(names, entry.Name())
-			has[entry.Name()] = true
 		}
 	}
+	name := cmp.Or(label, e.Default, "default")
 	switch {
-	case label != "":
-		if !has[label] {
-			return "", fmt.Errorf("%s has no file %q, which the Node's label %s names: there are %s",
-				e.File, label, Label, strings.Join(names, ", "))
-		}
-		return label, nil
-	case e.Default != "":
-		return e.Default, nil
-	case has["default"]:
-		return "default", nil
-	case len(names) == 1:
+	case slices.Contains(names, name):
+		return name, nil
+	case label == "" && e.Default == "" && len(names) == 1:
 		return names[0], nil
-	default:
-		return "", fmt.Errorf("%s has %d files, and none of them is for this Node: "+
-			"name one \"default\", or label the Node with %s", e.File, len(names), Label)
 	}
+	return "", fmt.Errorf("%s has no file %q for this Node. It has %d files: %.300s. Name one so, or label the Node "+
+		"with %s", e.File, name, len(names), strings.Join(names, ", "), Label)
 }

@@ -56,17 +56,8 @@ var defaults = map[string]string{
 	"flags.plugin.deviceIDStrategy":   "uuid",
 }
 
-// Parse reads a file, YAML or JSON. The warnings name what has no effect in it, the error what
-// cannot be.
-func Parse(data []byte) (*Config, []string, error) {
-	c, warnings, err := parse(data)
-	if err == nil {
-		err = c.check()
-	}
-	return c, warnings, err
-}
-
-// parse is Parse before the environment overrides what the file says.
+// parse reads a file, YAML or JSON. The warnings name what has no effect in it, the error what cannot be. The
+// environment may override what it says: see check.
 func parse(data []byte) (*Config, []string, error) {
 	if len(data) > maxFile {
 		return nil, nil, fmt.Errorf("the file has more than %d bytes", maxFile)

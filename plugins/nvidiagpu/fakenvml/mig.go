@@ -37,6 +37,7 @@ type slice struct {
 	profile  nvml.GpuInstanceProfileInfo
 	place    nvml.GpuInstancePlacement
 	instance nvml.GpuInstance
+	lost     bool // NVML says which it is, and no more
 }
 
 // SliceUUID is that of the slice of a GPU that begins at a memory slice. One that is made again of the
@@ -92,6 +93,13 @@ func (m *Machine) Slice(index int, names ...string) error {
 	return nil
 }
 
+// LoseSlice has NVML fail for a slice of a GPU that answers, or answer again.
+func (m *Machine) LoseSlice(index, slice int, lost bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slices[index][slice].lost = lost
+}
+
 // place finds room for a slice, which it takes.
 func (m *Machine) place(d *server.Device, name string, taken *uint32) (*slice, error) {
 	known := []string{}
@@ -126,7 +134,13 @@ func (m *Machine) newSlice(d *server.Device, parts int, mib uint64) *slice {
 	s.IsMigDeviceHandleFunc = func() (bool, nvml.Return) { return true, nvml.SUCCESS }
 	s.GetUUIDFunc = func() (string, nvml.Return) { return s.uuid, m.sliceState(d, s) }
 	s.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
-		return nvml.Memory{Total: (mib - overhead) << 20}, m.sliceState(d, s)
+		code := m.sliceState(d, s)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if s.lost {
+			code = nvml.ERROR_UNKNOWN
+		}
+		return nvml.Memory{Total: (mib - overhead) << 20}, code
 	}
 	s.GetDeviceHandleFromMigDeviceHandleFunc = func() (nvml.Device, nvml.Return) { return d, m.sliceState(d, s) }
 	s.GetGpuInstanceIdFunc = func() (int, nvml.Return) {
@@ -156,27 +170,25 @@ func (m *Machine) sliceState(d *server.Device, s *slice) nvml.Return {
 
 // mig gives the GPU NVML's functions of slices, which go-nvml's mock lacks.
 func (m *Machine) mig(d *server.Device) {
-	find := func(fits func(int, *slice) bool) *slice {
+	find := func(fits func(*slice) bool) *slice {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		for i, s := range m.slices[d.Index] {
-			if fits(i, s) {
-				return s
-			}
+		if i := slices.IndexFunc(m.slices[d.Index], fits); i >= 0 {
+			return m.slices[d.Index][i]
 		}
 		return nil
 	}
 	d.IsMigDeviceHandleFunc = func() (bool, nvml.Return) { return false, nvml.SUCCESS }
 	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return maxSlices, m.state(d.Index) }
 	d.GetMigDeviceHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
-		s := find(func(i int, _ *slice) bool { return i == index })
+		s := find(func(s *slice) bool { return int(s.place.Start) == index }) // with gaps between
 		if s == nil {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
 		return s, m.state(d.Index)
 	}
 	d.GetGpuInstanceByIdFunc = func(id int) (nvml.GpuInstance, nvml.Return) {
-		s := find(func(_ int, s *slice) bool {
+		s := find(func(s *slice) bool {
 			info, _ := s.instance.GetInfo()
 			return int(info.Id) == id
 		})

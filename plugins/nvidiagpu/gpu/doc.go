@@ -1,8 +1,7 @@
 // Package gpu is what both halves of the NVIDIA GPU plugin know: how GPUs are
 // written as group resources, and which of them belong together.
 //
-// A node advertises each GPU as two resources in two levels of groups, with
-// KubeGPU's names:
+// A node advertises each GPU as two resources in two levels of groups, with KubeGPU's names:
 //
 //	resource/group/gpugrp1/<i>/gpugrp0/<j>/gpu/<uuid>/cards    1
 //	resource/group/gpugrp1/<i>/gpugrp0/<j>/gpu/<uuid>/memory   bytes

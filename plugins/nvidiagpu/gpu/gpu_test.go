@@ -157,14 +157,13 @@ func TestFreeOfKind(t *testing.T) {
 	Write(node, append(slices, whole, shared))
 	used := types.ResourceList{shared.Leaf("gpu.shared"): 3, shared.Leaf(Bytes): 6, slices[0].Leaf("mig-x"): 1}
 	for kind, want := range map[string]string{
-		"gpu": "a 1 8 false", "gpu.shared": "b 1 2 true", "mig-x": "m1 1 8 false", "": "a 1 8 false",
-		"gpu.shared.x": "false",
+		"gpu": "a 1 8", "gpu.shared": "b 1 2", "mig-x": "m1 1 8", "": "a 1 8", "gpu.shared.x": "",
 	} {
 		got := ""
 		for _, g := range Free(node, used, kind) {
 			got += fmt.Sprint(g.ID(), " ", g.Count, " ", g.Memory, " ")
 		}
-		if got += fmt.Sprint(Shared(node, kind)); got != want {
+		if got = strings.TrimSpace(got); got != want {
 			t.Errorf("%q: %s, want %s", kind, got, want)
 		}
 	}

@@ -13,13 +13,11 @@ import (
 
 // What pods ask for, and in which words.
 const (
-	// Resource is whole GPUs that are not shared: in a container's
-	// resources.limits, or in its requests of the KubeDevice/DeviceInfo annotation.
-	// See KindResource for the others.
+	// Resource is whole GPUs that are not shared: in a container's resources.limits, or in its requests of
+	// the KubeDevice/DeviceInfo annotation. See KindResource for the others.
 	Resource types.ResourceName = "nvidia.com/gpu"
-	// Topology, in the annotation's requests of a container or of the pod, is 1
-	// for GPUs that are connected best and 0 for any GPUs, or for those groups
-	// that the container's requests name.
+	// Topology, in the annotation's requests of a container or of the pod, is 1 for GPUs that are connected
+	// best and 0 for any GPUs, or for those groups that the container's requests name.
 	Topology types.ResourceName = "gpu/gpu-generate-topology"
 	// Memory, in the annotation's requests of a container or of the pod, is how
 	// many bytes each of the GPUs has at least.
@@ -32,19 +30,16 @@ const (
 	ReplicasSameGPU types.ResourceName = "gpu/replicas-same-gpu"
 )
 
-// DefaultKind is the kind of whole GPUs that are not shared and, with the MIG
-// strategy single, of slices.
+// DefaultKind is the kind of whole GPUs that are not shared and, with the MIG strategy single, of slices.
 const DefaultKind = "gpu"
 
 const domain = "nvidia.com/"
 
-// KindResource returns the resource of a kind: "nvidia.com/gpu.shared" for
-// "gpu.shared".
+// KindResource returns the resource of a kind: "nvidia.com/gpu.shared" for "gpu.shared".
 func KindResource(kind string) types.ResourceName { return types.ResourceName(domain + kind) }
 
-// Kind returns the kind of a resource: "gpu.shared" for "nvidia.com/gpu.shared".
-// It is false for what cannot be a resource, or would have the same leaves as
-// another kind.
+// Kind returns the kind of a resource: "gpu.shared" for "nvidia.com/gpu.shared". It is false for what cannot
+// be a resource, or would have the same leaves as another kind.
 func Kind(name types.ResourceName) (kind string, ok bool) {
 	kind, ok = strings.CutPrefix(string(name), domain)
 	if kind == DefaultKind || !ok {
@@ -91,9 +86,8 @@ const (
 	prefix = types.DeviceGroupPrefix + "/"
 )
 
-// Name is the name of a leaf of a GPU or of one of its MIG slices. On a node the
-// indexes are its groups and UUIDs; in a request they are labels that say what
-// belongs together.
+// Name is the name of a leaf of a GPU or of one of its MIG slices. On a node the indexes are its groups and
+// UUIDs; in a request they are labels that say what belongs together.
 type Name struct {
 	Node, Clique, GPU string
 	Slice             string // "" for a whole GPU
@@ -160,9 +154,8 @@ const Max = 128
 // maxCount is above any number of replicas, so that their sums do not overflow.
 const maxCount = 1 << 30
 
-// Free returns the GPUs or slices of a kind that can be given out: Count is how
-// often, Memory what nobody uses of it. They are sorted by their groups and
-// UUIDs, and at most Max.
+// Free returns the GPUs or slices of a kind that can be given out: Count is how often, Memory what nobody
+// uses of it. They are sorted by their groups and UUIDs, and at most Max.
 func Free(allocatable, used types.ResourceList, kind string) []GPU {
 	var free []GPU
 	leaf := Leaf(kind)
@@ -179,18 +172,6 @@ func Free(allocatable, used types.ResourceList, kind string) []GPU {
 	}
 	slices.SortFunc(free, compare)
 	return free[:min(len(free), Max)]
-}
-
-// Shared reports whether the node gives out a GPU of the kind more than once.
-func Shared(allocatable types.ResourceList, kind string) bool {
-	for name, n := range allocatable {
-		if n > 1 {
-			if parsed, ok := ParseName(name); ok && parsed.Leaf == Leaf(kind) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func compare(a, b GPU) int {

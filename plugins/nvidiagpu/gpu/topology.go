@@ -19,9 +19,8 @@ type Link struct {
 	Path    Path
 }
 
-// Group puts the GPUs into groups and returns each one's: the index of its NUMA
-// node and of its clique, both counted from 0 in the order of the GPUs. link is
-// asked for each two GPUs i < j of n.
+// Group puts the GPUs into groups and returns each one's: the index of its NUMA node and of its clique, both
+// counted from 0 in the order of the GPUs. link is asked for each two GPUs i < j of n.
 //
 // Cliques are taken from the largest; of two of one size, that with more NVLinks
 // goes first, then that with the first GPUs. So a GPU that could be in two
@@ -97,8 +96,7 @@ type search struct {
 	steps      int
 }
 
-// maxSteps bounds a search in a graph that no machine has. The best so far is a
-// clique then as well.
+// maxSteps bounds a search in a graph that no machine has. The best so far is a clique then as well.
 const maxSteps = 1 << 16
 
 // grow tries to add each of the candidates, all adjacent to all of the clique.

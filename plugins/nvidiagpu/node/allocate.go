@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -32,21 +33,20 @@ func (d *Device) Allocate(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	names = unique(names)
-	if err := d.usable(names); err != nil {
+	if names, err = d.usable(names); err != nil {
 		return nil, nil, nil, err
+	}
+	ids := make([]string, len(names))
+	for i, n := range names {
+		ids[i] = n.ID()
 	}
 	env := map[string]string{visibleDevices: "void"}
 	var mounts []device.Mount
 	if share.MPS {
 		mounts = mps(d.config.MPSRoot, share.Kind, env)
 	}
-	if devices := described(names, cdiDevices(d.cdiFolders)); devices != nil {
+	if devices := described(ids, cdiDevices(d.cdiFolders)); devices != nil {
 		return mounts, devices, env, nil
-	}
-	var ids []string
-	for _, n := range names {
-		ids = append(ids, n.ID())
 	}
 	env[visibleDevices] = strings.Join(ids, ",")
 	var nodes []string
@@ -82,18 +82,7 @@ func assigned(c *types.ContainerInfo) ([]name, error) {
 	return names, nil
 }
 
-// unique returns each GPU and slice once.
-func unique(names []name) []name {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(names, func(n name) bool {
-		twice := seen[n.ID()]
-		seen[n.ID()] = true
-		return twice
-	})
-}
-
-// shared returns how what was assigned is shared. It refuses what the scheduler
-// should have refused.
+// shared returns how what was assigned is shared. It refuses what the scheduler should have refused.
 func (d *Device) shared(names []name) (config.Share, error) {
 	count := map[string]int{}
 	var share config.Share
@@ -114,9 +103,19 @@ func (d *Device) shared(names []name) (config.Share, error) {
 	return share, nil
 }
 
-// usable returns an error if one of the GPUs or slices cannot be used now, and
-// sorts them as NVML does.
-func (d *Device) usable(names []name) error {
+// usable returns each GPU and slice once, in NVML's order, or an error if one of them cannot be used now.
+func (d *Device) usable(names []name) ([]name, error) {
+	order := map[string]int{}
+	for _, g := range d.gpus {
+		order[g.UUID] = len(order)
+		for _, s := range g.slices {
+			order[s.uuid] = len(order)
+		}
+	}
+	slices.SortFunc(names, func(a, b name) int {
+		return cmp.Or(order[a.ID()]-order[b.ID()], strings.Compare(a.ID(), b.ID()))
+	})
+	names = slices.CompactFunc(names, func(a, b name) bool { return a.ID() == b.ID() })
 	d.health.listen(d.gpus)
 	var errs []error
 	for _, n := range names {
@@ -129,15 +128,7 @@ func (d *Device) usable(names []name) error {
 				"delete the pod, so that it gets another", n.what(), why))
 		}
 	}
-	order := map[string]int{}
-	for _, g := range d.gpus {
-		order[g.UUID] = len(order)
-		for _, s := range g.slices {
-			order[s.uuid] = len(order)
-		}
-	}
-	slices.SortFunc(names, func(a, b name) int { return order[a.ID()] - order[b.ID()] })
-	return errors.Join(errs...)
+	return names, errors.Join(errs...)
 }
 
 func (n name) what() string {
@@ -162,29 +153,28 @@ func (d *Device) whyNot(n name) string {
 	switch {
 	case g == nil:
 		if parent, _ := find(d.gpus, n.GPU); parent != nil {
-			return fmt.Sprintf("it is there no more: the GPU was partitioned anew, and has %s", parent.profiles())
+			return fmt.Sprintf("it is there no more: the GPU was partitioned anew, and has %s", parent.profiles()) + d.failing()
 		}
-		return d.unknown()
+		if len(d.gpus)+len(d.broken) == 0 {
+			return "the node has no such GPU: " + d.logged
+		}
+		return "the node has no such GPU" + d.failing()
 	case s == nil && g.mig:
 		return "it is in MIG mode now: only its slices can be used"
 	}
 	return ""
 }
 
-// unknown says that the node has no such GPU, and which GPUs fail, of which it may be one.
-func (d *Device) unknown() string {
-	text := "the node has no such GPU"
-	if len(d.gpus)+len(d.broken) == 0 {
-		text += ": " + d.logged
-	}
+// failing says which GPUs and slices fail, of which one that is not found may be one.
+func (d *Device) failing() string {
+	text := ""
 	for _, m := range d.broken {
 		text += fmt.Sprintf("; %s: %s", m.gpu, m.why)
 	}
 	return text
 }
 
-// silent returns what NVML says if it does not answer: the last look may have been
-// a minute ago.
+// silent returns what NVML says if it does not answer: the last look may have been a minute ago.
 func (d *Device) silent(n name) string {
 	g, s := find(d.gpus, n.ID())
 	handle := g.handle
@@ -214,20 +204,19 @@ func (d *Device) Lost(held []types.ResourceName) map[types.ResourceName]string {
 }
 
 // described returns the CDI devices' names, nil if specs do not describe all.
-func described(names []name, specs map[string]bool) []string {
+func described(ids []string, specs map[string]bool) []string {
 	var devices []string
-	for _, n := range names {
-		if !specs[n.ID()] {
+	for _, id := range ids {
+		if !specs[id] {
 			return nil
 		}
-		devices = append(devices, cdiKind+"="+n.ID())
+		devices = append(devices, cdiKind+"="+id)
 	}
 	return devices
 }
 
-// mps returns what a client of NVIDIA's MPS control daemon needs: the daemon has a
-// directory for each resource, which is to have the same path in the container, and
-// shared memory of its own.
+// mps returns what a client of NVIDIA's MPS control daemon needs: the daemon has a directory for each
+// resource, which is to have the same path in the container, and shared memory of its own.
 func mps(root, kind string, env map[string]string) []device.Mount {
 	const inside = "/mps"
 	pipe := filepath.Join(string(gpu.KindResource(kind)), "pipe")

@@ -8,8 +8,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// cdiKind is what nvidia-ctk's CDI specs describe; a GPU's qualified name is
-// cdiKind=<name>.
+// cdiKind is what nvidia-ctk's CDI specs describe; a GPU's qualified name is cdiKind=<name>.
 const cdiKind = "nvidia.com/gpu"
 
 // cdiFolders are where the runtime looks for CDI specs: the two that CDI knows,
@@ -25,9 +24,8 @@ func cdiFolders() []string {
 // maxSpec bounds what is read of a file; nvidia-ctk's specs have some 20 KiB.
 const maxSpec = 4 << 20
 
-// cdiDevices returns the names of the GPUs that the CDI specs in the folders
-// describe. What cannot be read describes none: the container then gets its GPUs
-// without CDI.
+// cdiDevices returns the names of the GPUs that the CDI specs in the folders describe. What cannot be read
+// describes none: the container then gets its GPUs without CDI.
 func cdiDevices(folders []string) map[string]bool {
 	names := map[string]bool{}
 	for _, folder := range folders {

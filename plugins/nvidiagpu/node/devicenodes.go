@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// control are the device nodes that all containers with GPUs need, of those that
-// there are.
+// control are the device nodes that all containers with GPUs need, of those that there are.
 var control = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
 
 // migMinors has the minor numbers of the device nodes in /dev/nvidia-caps.
@@ -25,7 +25,6 @@ func (d *Device) deviceNodes(names []name) ([]string, error) {
 			nodes = append(nodes, path)
 		}
 	}
-	seen := map[string]bool{}
 	for _, n := range names {
 		g, s := find(d.gpus, n.ID())
 		minor, code := g.handle.GetMinorNumber()
@@ -41,8 +40,7 @@ func (d *Device) deviceNodes(names []name) ([]string, error) {
 			own = append(own, caps...)
 		}
 		for _, path := range own {
-			if !seen[path] {
-				seen[path] = true
+			if !slices.Contains(nodes, path) {
 				nodes = append(nodes, path)
 			}
 		}

@@ -9,8 +9,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/config"
 )
 
-// health remembers which GPUs and slices reported a fault, until NVML says that
-// they are well again.
+// health remembers which GPUs and slices reported a fault, until NVML says that they are well again.
 type health struct {
 	lib    nvml.Interface
 	rules  config.Health
@@ -29,18 +28,16 @@ type fault struct {
 // condition is what NVML says of a GPU now.
 type condition struct {
 	answers bool // for the GPU, and for the slice if a slice has the fault
-	// recovery is what the driver wants done about faults; drivers before R560 do
-	// not say.
+	// recovery is what the driver wants done about faults; drivers before R560 do not say.
 	recovery      nvml.DeviceGpuRecoveryAction
 	recoveryKnown bool
 	errors        uint64 // uncorrectable memory errors since the driver or the GPU was reset
 	remapping     bool   // memory is to be replaced by spare rows at the next reset
 }
 
-// healed reports whether the GPU or slice is well again. A driver that knows says
-// so: with no recovery action a GPU "can be immediately used again", see
-// https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt. Of others it is known by
-// their reset: NVML did not answer meanwhile, or the counts that are volatile
+// healed reports whether the GPU or slice is well again. A driver that knows says so: with no recovery action
+// a GPU "can be immediately used again", see https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt. Of
+// others it is known by their reset: NVML did not answer meanwhile, or the counts that are volatile
 // (NVML_VOLATILE_ECC in nvml.h) are back at 0.
 func (f *fault) healed(now condition) bool {
 	switch {
@@ -102,9 +99,8 @@ func (h *health) why(gpu, slice string) string {
 	return ""
 }
 
-// watch listens to the errors of a GPU that it does not listen to yet, which one
-// that did not answer meanwhile is again. A GPU that cannot report them is found
-// out when a call fails.
+// watch listens to the errors of a GPU that it does not listen to yet, which one that did not answer
+// meanwhile is again. A GPU that cannot report them is found out when a call fails.
 func (h *health) watch(gpus []found) {
 	if h.events == nil {
 		set, code := h.lib.EventSetCreate()

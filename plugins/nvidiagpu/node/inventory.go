@@ -65,9 +65,8 @@ type missing struct {
 	why string
 }
 
-// read returns the GPUs that work, in NVML's order, which is that of their PCI
-// addresses, and the others. A GPU that fails does not take the others with it, nor
-// does a slice.
+// read returns the GPUs that work, in NVML's order, which is that of their PCI addresses, and the others. A
+// GPU that fails does not take the others with it, nor does a slice.
 func read(lib nvml.Interface) ([]found, []missing, error) {
 	n, code := lib.DeviceGetCount()
 	if err := check("DeviceGetCount", code); err != nil {
@@ -124,8 +123,7 @@ func describe(handle nvml.Device) (found, error) {
 	return g, nil
 }
 
-// memory returns a GPU's or slice's bytes, 0 if it has none of its own. It fails if the GPU
-// is lost.
+// memory returns a GPU's or slice's bytes, 0 if it has none of its own. It fails if the GPU is lost.
 func memory(handle nvml.Device) (int64, error) {
 	info, code := handle.GetMemoryInfo()
 	if code == nvml.ERROR_NOT_SUPPORTED {
@@ -167,8 +165,7 @@ func connections(gpus []found) [][]gpu.Link {
 			}
 		}
 	}
-	// The NVSwitches of a machine are one fabric: they connect all that have links
-	// to them.
+	// The NVSwitches of a machine are one fabric: they connect all that have links to them.
 	for i := range gpus {
 		for j := i + 1; j < len(gpus); j++ {
 			links[i][j].NVLinks += min(toSwitch[i], toSwitch[j])

@@ -15,20 +15,6 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 )
 
-// ownLabels are the labels gpu.kubeslot.io/<key>, and those of NVIDIA's GPU feature discovery,
-// nvidia.com/<value>, that say the same.
-var ownLabels = map[string]string{
-	"product":          "gpu.product",
-	"memory":           "gpu.memory",
-	"count":            "gpu.count",
-	"replicas":         "gpu.replicas",
-	"sharing-strategy": "gpu.sharing-strategy",
-	"mig.capable":      "mig.capable",
-	"mig.strategy":     "mig.strategy",
-	"driver-version":   "cuda.driver-version.full",
-	"cuda-version":     "cuda.runtime-version.full",
-}
-
 // families are what GPU feature discovery calls architectures, by NVML's numbers.
 var families = []string{
 	nvml.DEVICE_ARCH_KEPLER: "kepler", "maxwell", "pascal", "volta", "turing",
@@ -70,26 +56,21 @@ func (d *Device) warn(warnings []string) {
 }
 
 // NodeLabels takes the Node's configuration, which may be by its label, and says what GPUs it has.
-func (d *Device) NodeLabels(labels map[string]string) (map[string]string, error) {
-	_ = d.configure(labels[config.Label]) // see UpdateNodeInfo
+func (d *Device) NodeLabels(node map[string]string) (map[string]string, error) {
+	_ = d.configure(node[config.Label]) // see UpdateNodeInfo
 	if err := d.look(); err != nil {
 		return nil, err
 	}
 	d.looked = true
-	theirs := d.machine().labels(d.config)
-	own := map[string]string{}
-	if d.environment.NVIDIALabels {
-		for key, value := range theirs {
-			own["nvidia.com/"+key] = value
-		}
-		return own, nil
-	}
-	for key, name := range ownLabels {
-		if value, ok := theirs[name]; ok {
-			own["gpu.kubeslot.io/"+key] = value
+	labels := map[string]string{}
+	for name, value := range d.machine().labels(d.config) {
+		if d.environment.NVIDIALabels {
+			labels["nvidia.com/"+name] = value
+		} else {
+			labels["gpu.kubeslot.io/"+strings.TrimPrefix(name, "gpu.")] = value
 		}
 	}
-	return own, nil
+	return labels, nil
 }
 
 // machine asks NVML. What it does not answer is not in the labels.
@@ -124,10 +105,8 @@ func (m machine) labels(c *config.Config) map[string]string {
 	share := c.Share(gpu.DefaultKind)
 	product, memory := []string{m.models[of].product}, m.gpus[of].Memory
 	replicas, strategy := share.Replicas, share.Strategy()
-	capable, partitioned := false, false
-	for i := range m.gpus {
-		capable, partitioned = capable || m.models[i].capable, partitioned || m.gpus[i].mig
-	}
+	capable := slices.ContainsFunc(m.models, func(is model) bool { return is.capable })
+	partitioned := slices.ContainsFunc(m.gpus, func(g found) bool { return g.mig })
 	switch {
 	case c.MIGStrategy == config.MIGSingle && partitioned && notAlike(m.gpus) != nil:
 		product, count, memory, replicas, strategy = append(product, "MIG", "INVALID"), 0, 0, 0, ""
@@ -170,9 +149,9 @@ func (m machine) labels(c *config.Config) map[string]string {
 func (m machine) versions(labels map[string]string) {
 	words := append(strings.SplitN(m.driver, ".", 3), "", "")
 	labels["cuda.driver-version.full"] = m.driver
-	labels["cuda.driver-version.major"] = words[0]
-	labels["cuda.driver-version.minor"] = words[1]
-	labels["cuda.driver-version.revision"] = words[2]
+	for i, part := range []string{"major", "minor", "revision"} {
+		labels["cuda.driver-version."+part] = words[i]
+	}
 	if m.cuda > 0 {
 		major, minor := m.cuda/1000, m.cuda%1000/10
 		labels["cuda.runtime-version.full"] = fmt.Sprintf("%d.%d", major, minor)
@@ -200,8 +179,7 @@ func (m machine) most() (of, count int) {
 
 var notInLabels = regexp.MustCompile(`[^A-Za-z0-9-_. ]`)
 
-// labelValue is what GPU feature discovery makes of a text, and at most as long as a label's
-// value may be.
+// labelValue is what GPU feature discovery makes of a text, and at most as long as a label's value may be.
 func labelValue(text string) string {
 	text = strings.Join(strings.Fields(notInLabels.ReplaceAllString(text, "")), "-")
 	return strings.Trim(text[:min(len(text), validation.LabelValueMaxLength)], "-_.")

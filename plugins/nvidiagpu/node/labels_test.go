@@ -61,7 +61,11 @@ func TestLabels(t *testing.T) {
 		{"mixed", mixed + slicing, gpus("A100:1g.5gb", "A100"), "A100-SHARED 2 40960 4 time-slicing true mixed false"},
 		{"mixed, no whole GPU", mixed + slicing, gpus("A100:1g.5gb"), "A100 1 40960 0 none true mixed false"},
 	} {
-		c, _, err := config.Parse([]byte(test.config))
+		file := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(file, []byte(test.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := config.Environment{File: file}.Load("")
 		if err != nil {
 			t.Fatal(test.name, err)
 		}
@@ -154,7 +158,8 @@ func TestNodeLabels(t *testing.T) {
 	if err != nil || !cmp.Equal(advertised, types.ResourceList{gpu.Resource: 8}) {
 		t.Error(advertised, err)
 	}
-	if len(own) != len(ownLabels) || own["gpu.kubeslot.io/count"] != "8" || own["gpu.kubeslot.io/product"] == "" {
+	if own["gpu.kubeslot.io/count"] != "8" || own["gpu.kubeslot.io/product"] == "" ||
+		own["gpu.kubeslot.io/cuda.driver-version.full"] == "" {
 		t.Error(own)
 	}
 	own, advertised, err = counts("shared")

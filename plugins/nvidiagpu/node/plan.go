@@ -29,30 +29,27 @@ func plan(c *config.Config, gpus []found) ([]unit, []missing) {
 		unlike = notAlike(gpus)
 	}
 	for _, g := range gpus {
+		why := unlike[g.UUID]
 		switch {
-		case unlike[g.UUID] != "":
-			out = append(out, missing{g.UUID, unlike[g.UUID]})
+		case why != "":
 		case !g.mig:
 			add(g.GPU, gpu.DefaultKind)
 		case c.MIGStrategy != config.MIGSingle && c.MIGStrategy != config.MIGMixed:
-			out = append(out, missing{g.UUID, "it is in MIG mode, and the MIG strategy is none: " +
-				"set it to mixed or single, or switch the GPU's MIG mode off"})
+			why = "it is in MIG mode, and the MIG strategy is none: set it to mixed or single, or switch the GPU's MIG mode off"
 		case len(g.slices) == 0:
-			out = append(out, missing{g.UUID, "it is in MIG mode and has no slices: " +
-				"create some, as with nvidia-smi mig"})
+			why = "it is in MIG mode and has no slices: create some, as with nvidia-smi mig"
 		}
-		if !g.mig || unlike[g.UUID] != "" {
+		if why != "" {
+			out = append(out, missing{g.UUID, why})
 			continue
 		}
 		for _, s := range g.slices {
-			part := g.GPU
+			part, kind := g.GPU, "mig-"+s.profile
 			part.Slice, part.Memory = s.uuid, s.memory
-			switch c.MIGStrategy {
-			case config.MIGSingle:
-				add(part, gpu.DefaultKind)
-			case config.MIGMixed:
-				add(part, "mig-"+s.profile)
+			if c.MIGStrategy == config.MIGSingle {
+				kind = gpu.DefaultKind
 			}
+			add(part, kind)
 		}
 	}
 	return units, out
@@ -63,11 +60,8 @@ func plan(c *config.Config, gpus []found) ([]unit, []missing) {
 func notAlike(gpus []found) map[string]string {
 	like, mig := "", false
 	for _, g := range gpus {
-		mig = mig || g.mig
-		for _, s := range g.slices {
-			if like == "" {
-				like = s.profile
-			}
+		if mig = mig || g.mig; like == "" && len(g.slices) > 0 {
+			like = g.slices[0].profile
 		}
 	}
 	why := map[string]string{}

@@ -25,7 +25,7 @@ import (
 //	                               "file:" before a config file. Prints as look does
 //	look                           read the GPUs; prints what of each kind is advertised, and what not
 //	slice gpu=i, off gpu=i         partition the GPU anew into the profiles of the input; MIG mode off
-//	lose gpu=i, back gpu=i         NVML does not answer for the GPU, or does again
+//	lose gpu=i, back gpu=i         NVML does not answer for the GPU, or does again [slice=k]
 //	xid gpu=i number=n [slice=k]   it reports an XID, which is of its k-th slice
 //	ecc gpu=i                      it reports an uncorrectable memory error
 //	reset gpu=i                    its counts are 0 again
@@ -65,7 +65,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "off":
 		s.machine.Partition(index, false)
 	case "lose", "back":
-		s.machine.Lose(index, d.Cmd == "lose")
+		if part >= 0 {
+			s.machine.LoseSlice(index, part, d.Cmd == "lose")
+		} else {
+			s.machine.Lose(index, d.Cmd == "lose")
+		}
 	case "xid":
 		if part >= 0 {
 			s.machine.ReportSlice(index, part, uint64(number))
@@ -197,7 +201,10 @@ func (s *story) leaf(id, kind string) types.ResourceName {
 	return g.Leaf(gpu.Leaf(kind))
 }
 
-func (s *story) has(uuid string) bool { g, _ := find(s.device.gpus, uuid); return g != nil }
+func (s *story) has(uuid string) bool {
+	g, _ := find(s.device.gpus, uuid)
+	return g != nil || slices.ContainsFunc(s.device.broken, func(m missing) bool { return m.gpu == uuid })
+}
 
 func (s *story) allocate(input string) string {
 	c := types.NewContainerInfo()

@@ -28,8 +28,7 @@ type want struct {
 	count int // GPUs, slices or replicas
 	// named is how many of them its requests name, by so many labels.
 	named, labels int
-	// spec says that only the container's spec asks for it. It may be a resource
-	// of another plugin then.
+	// spec says that only the container's spec asks for it. It may be a resource of another plugin then.
 	spec bool
 }
 
@@ -41,8 +40,7 @@ func (a ask) count() (n int) {
 	return n
 }
 
-// maxKinds is how many kinds a pod may ask for: each costs a look through the
-// node's resources.
+// maxKinds is how many kinds a pod may ask for: each costs a look through the node's resources.
 const maxKinds = 16
 
 // badRequest is the reason of a pod that fits no node, or none of this kind.
@@ -155,8 +153,7 @@ func readWants(name string, c *types.ContainerInfo, labels map[string]string) ([
 	return wants, nil
 }
 
-// requested returns the container's request, else the pod's, and whether there is
-// one.
+// requested returns the container's request, else the pod's, and whether there is one.
 func requested(container, pod types.ResourceList, r types.ResourceName) (int64, bool) {
 	if n, ok := container[r]; ok {
 		return n, true
@@ -165,8 +162,7 @@ func requested(container, pod types.ResourceList, r types.ResourceName) (int64, 
 	return n, ok
 }
 
-// label splits the name of a leaf of a GPU or slice, whatever its groups, before
-// the leaf.
+// label splits the name of a leaf of a GPU or slice, whatever its groups, before the leaf.
 func label(r types.ResourceName) (label, leaf string, ok bool) {
 	if !resource.IsGroupResourceName(r) {
 		return "", "", false

@@ -21,14 +21,12 @@ type members struct {
 	gpus []gpu.GPU
 }
 
-// Choose returns n of the free GPUs, or nil if there are not as many: in as few
-// cliques as possible, and those in as few NUMA nodes as possible. Of equal
-// choices it takes those that are best by order; then groups that the pod uses
-// already; then those that leave the least behind, so that large groups stay whole
-// for who needs them; then the first.
+// Choose returns n of the free GPUs, or nil if there are not as many: in as few cliques as possible, and
+// those in as few NUMA nodes as possible. Of equal choices it takes those that are best by order; then groups
+// that the pod uses already; then those that leave the least behind, so that large groups stay whole for who
+// needs them; then the first.
 //
-// uses says which groups the pod uses, and of which GPUs anybody uses a slice.
-// pack is gpu.ReplicasPack.
+// uses says which groups the pod uses, and of which GPUs anybody uses a slice. pack is gpu.ReplicasPack.
 func Choose(free []gpu.GPU, n int, pack bool, uses func(gpuGroup) bool) []gpu.GPU {
 	if n <= 0 || n > len(free) {
 		return nil
@@ -52,8 +50,7 @@ func Choose(free []gpu.GPU, n int, pack bool, uses func(gpuGroup) bool) []gpu.GP
 	return got
 }
 
-// split returns the groups of the GPUs, from the largest, then in the order of
-// their first GPUs.
+// split returns the groups of the GPUs, from the largest, then in the order of their first GPUs.
 func split(gpus []gpu.GPU, groupOf func(gpu.GPU) gpuGroup) []members {
 	var groups []members
 	index := map[gpuGroup]int{}
@@ -80,11 +77,9 @@ type plan struct {
 	rest *plan
 }
 
-// fewest returns the fewest cliques that have n GPUs together, of those the
-// choice in the fewest NUMA nodes, and of those the one with the most GPUs; from
-// the largest clique. It is a knapsack of the nodes: best[j][k] is the best plan
-// of k cliques in j of the nodes so far. Of a node the largest cliques are the
-// best to take.
+// fewest returns the fewest cliques that have n GPUs together, of those the choice in the fewest NUMA nodes,
+// and of those the one with the most GPUs; from the largest clique. It is a knapsack of the nodes: best[j][k]
+// is the best plan of k cliques in j of the nodes so far. Of a node the largest cliques are the best to take.
 func fewest(cliques []members, n int) []members {
 	count, sum := 0, 0
 	for sum < n {
@@ -150,8 +145,7 @@ func rivals(cliques, chosen []members) []members {
 	return of
 }
 
-// best returns n GPUs of the best clique that has as many: see Choose. all is more
-// GPUs than a NUMA node has.
+// best returns n GPUs of the best clique that has as many: see Choose. all is more GPUs than a NUMA node has.
 func best(cliques []members, n, all int, take order, uses func(gpuGroup) bool) []gpu.GPU {
 	inNode := map[string]int{}
 	for _, c := range cliques {

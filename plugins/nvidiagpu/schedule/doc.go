@@ -7,7 +7,6 @@
 //   - place.go: the GPUs of a pod's containers, as requests of the group scheduler
 //   - scheduler.go: the same as a devicescheduler.DeviceScheduler
 //
-// Where the pod leaves the choice to us, we choose, and the group scheduler
-// checks, counts and scores what was chosen. Where it names groups itself, or
-// wants none, the group scheduler places.
+// Where the pod leaves the choice to us, we choose, and the group scheduler checks, counts and scores what
+// was chosen. Where it names groups itself, or wants none, the group scheduler places.
 package schedule

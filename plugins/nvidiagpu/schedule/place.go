@@ -114,8 +114,7 @@ func (p *placing) init(c *asking) devicescheduler.PredicateFailureReason {
 
 func (p *placing) used(g gpuGroup) bool { return p.uses[g] }
 
-// split returns on how many GPUs the container gets what it wants of a kind, and
-// how many replicas of each.
+// split returns on how many GPUs the container gets what it wants of a kind, and how many replicas of each.
 func (p *placing) split(c *asking, w want) (gpus int, each int64) {
 	if c.sameGPU && w.count > 1 && p.pool(w.kind).shared() {
 		return 1, int64(w.count)
@@ -131,8 +130,7 @@ func times(gpus []gpu.GPU, each int64) []gpu.GPU {
 	return gpus
 }
 
-// asks returns the containers that ask for GPUs, in the order in which they
-// choose.
+// asks returns the containers that ask for GPUs, in the order in which they choose.
 func (p *placing) asks(containers map[string]types.ContainerInfo, pod types.ResourceList) ([]asking, *badRequest) {
 	var all []asking
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
@@ -192,8 +190,7 @@ func ordinal[K comparable](seen map[K]string, key K) string {
 	return seen[key]
 }
 
-// note adds the groups of the GPUs to those that are used, and returns 1 over the
-// number of their cliques.
+// note adds the groups of the GPUs to those that are used, and returns 1 over the number of their cliques.
 func note(uses map[gpuGroup]bool, gpus []gpu.GPU) float64 {
 	cliques := map[gpuGroup]bool{}
 	for _, g := range gpus {

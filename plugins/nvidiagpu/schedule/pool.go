@@ -15,11 +15,16 @@ const migPrefix = "mig-"
 
 // pool is what a node has of a kind.
 type pool struct {
-	known  bool // the kind is this plugin's
-	shared func() bool
-	start  []gpu.GPU       // free before the pod
-	free   []gpu.GPU       // free beside the running containers
-	own    map[string]bool // what the running containers have, by ID
+	known bool             // the kind is this plugin's
+	all   func() []gpu.GPU // that there are
+	start []gpu.GPU        // free before the pod
+	free  []gpu.GPU        // free beside the running containers
+	own   map[string]bool  // what the running containers have, by ID
+}
+
+// shared reports whether the node gives out one of them more than once.
+func (p *pool) shared() bool {
+	return slices.ContainsFunc(p.all(), func(g gpu.GPU) bool { return g.Count > 1 })
 }
 
 // pool returns the kind's. GPUs of which somebody uses a slice count as used.
@@ -28,13 +33,10 @@ func (p *placing) pool(kind string) *pool {
 		return got
 	}
 	free := gpu.Free(p.node.Allocatable, p.node.Used, kind)
+	all := sync.OnceValue(func() []gpu.GPU { return gpu.Free(p.node.Allocatable, nil, kind) })
 	known := len(free) > 0 || kind == gpu.DefaultKind || kind == gpu.DefaultKind+".shared" ||
-		strings.HasPrefix(kind, migPrefix)
-	if !known {
-		known = len(gpu.Free(p.node.Allocatable, nil, kind)) > 0
-	}
-	shared := sync.OnceValue(func() bool { return gpu.Shared(p.node.Allocatable, kind) })
-	p.pools[kind] = &pool{known: known, shared: shared, start: free, free: free, own: map[string]bool{}}
+		strings.HasPrefix(kind, migPrefix) || len(all()) > 0
+	p.pools[kind] = &pool{known: known, all: all, start: free, free: free, own: map[string]bool{}}
 	if len(free) > 0 && free[0].Slice != "" {
 		for r, n := range p.node.Used {
 			if name, ok := gpu.ParseName(r); ok && n > 0 && name.Slice != "" {
@@ -81,9 +83,8 @@ func enough(gpus []gpu.GPU, memory, replicas int64) []gpu.GPU {
 	return with
 }
 
-// check looks at what the node has of the kinds that the container asks for. It
-// drops those that another plugin may have, and refuses what cannot be given out
-// together.
+// check looks at what the node has of the kinds that the container asks for. It drops those that another
+// plugin may have, and refuses what cannot be given out together.
 func (p *placing) check(name string, a *ask) *badRequest {
 	a.wants = slices.DeleteFunc(a.wants, func(w want) bool { return w.spec && !p.pool(w.kind).known })
 	if len(p.pools) > maxKinds {
@@ -142,7 +143,7 @@ func (p *placing) short(c *asking, w want) devicescheduler.PredicateFailureReaso
 		count = func(gpu.GPU) int64 { return 1 }
 	}
 	var all, free int64
-	for _, g := range enough(gpu.Free(p.node.Allocatable, nil, w.kind), c.memory, 1) {
+	for _, g := range enough(p.pool(w.kind).all(), c.memory, 1) {
 		all += count(g)
 	}
 	for _, g := range enough(p.pool(w.kind).start, c.memory, 1) {

@@ -26,13 +26,11 @@ func (Scheduler) AddNode(_ string, node *types.NodeInfo) {
 // RemoveNode forgets nothing.
 func (Scheduler) RemoveNode(string) {}
 
-// weight makes nodes that have better connected GPUs for a pod go before nodes
-// that are merely fuller, which the group scheduler scores from 0 to 1: one
-// clique instead of two is worth as much.
+// weight makes nodes that have better connected GPUs for a pod go before nodes that are merely fuller, which
+// the group scheduler scores from 0 to 1: one clique instead of two is worth as much.
 const weight = 2
 
-// PodFitsDevice chooses the pod's GPUs. The group scheduler then has the last
-// word.
+// PodFitsDevice chooses the pod's GPUs. The group scheduler then has the last word.
 func (Scheduler) PodFitsDevice(node *types.NodeInfo, pod *types.PodInfo, _ bool) (bool, []devicescheduler.PredicateFailureReason, float64) {
 	connected, reason := place(node, pod)
 	if reason != nil {
@@ -49,10 +47,9 @@ func (Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 	return nil
 }
 
-// TakePodResources counts GPUs that the pod has by another name than the node now
-// gives them. Groups are numbered: when a GPU is lost or a node comes back with
-// others, a GPU's group may have another number. A GPU's kind is another when
-// the node's config changes. Everything else the group scheduler counts.
+// TakePodResources counts GPUs that the pod has by another name than the node now gives them. Groups are
+// numbered: when a GPU is lost or a node comes back with others, a GPU's group may have another number. A
+// GPU's kind is another when the node's config changes. Everything else the group scheduler counts.
 func (Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
 	for r, n := range renamed(node, pod) {
 		node.Used[r] = resource.AddCapped(node.Used[r], n)

@@ -27,9 +27,10 @@ const usage = `app is the program of the image kubeslot.test/app:1, to look at a
   app read FILE N       print up to N bytes of FILE in hexadecimal
   app get URL           GET an HTTP URL, print the answer's status line
   app ls PATH           list a directory, or one file: mode, size, name
-  app hold DIR DURATION use the container's slots, and widgets of plugins/example, as
-                        devices that take one user: lock DIR/<slot> for each, or write
-                        DIR/CONFLICT and end with 3; end after DURATION, or on SIGTERM
+  app hold DIR DURATION use the container's slots, GPUs, and widgets of plugins/example,
+                        as devices that take one user: lock DIR/<slot> for each, or
+                        write DIR/CONFLICT and end with 3; end after DURATION, or on
+                        SIGTERM
   app witness REPORTS DIR DURATION
                         write what devices the container has to a file in REPORTS, and
                         whether DIR is there, then hold

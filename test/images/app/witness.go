@@ -50,8 +50,8 @@ func witness(folder, mount string) error {
 	return os.Rename(f.Name(), filepath.Join(folder, filepath.Base(f.Name())[1:]+".json"))
 }
 
-// devices are the slots of the container, and the widgets of plugins/example, which each node has for itself: NODE is
-// in its environment. They are nil if neither is given.
+// devices are the slots of the container, and the GPUs and the widgets of plugins/example, which each node has for
+// itself: NODE is in its environment. They are nil if none is given.
 func devices() (all []device, err error) {
 	if text, has := os.LookupEnv("AKRI_DEVICES"); has {
 		var slots []struct {
@@ -69,6 +69,11 @@ func devices() (all []device, err error) {
 	if text, has := os.LookupEnv("WIDGETS"); has {
 		for widget := range strings.SplitSeq(text, ",") {
 			all = append(all, device{Slot: os.Getenv("NODE") + "-widget-" + widget, ID: widget})
+		}
+	}
+	if text := os.Getenv("NVIDIA_VISIBLE_DEVICES"); text != "" && text != "void" {
+		for uuid := range strings.SplitSeq(text, ",") {
+			all = append(all, device{Slot: os.Getenv("NODE") + "-" + uuid, ID: uuid})
 		}
 	}
 	return all, nil
