@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/fakenvml"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/node"
 	"github.com/kubeslot/kubeslot/types"
@@ -66,14 +67,15 @@ func TestSharedGPUsExample(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(read("config.yaml")), &configs); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"notebook.yaml", "packed.yaml"} {
-		got := sample(t, configs.Data["default"], podOf(t, read(name)))
-		if want := "node: nvidia.com/gpu.shared 32\nmain: 0\n"; got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-		got = sample(t, configs.Data["whole"], podOf(t, read(name)))
-		if !strings.HasPrefix(got, "node: nvidia.com/gpu 8\n") {
-			t.Errorf("%s: %q", name, got)
+	notebook, packed := podOf(t, read("notebook.yaml")), podOf(t, read("packed.yaml"))
+	got := sample(t, configs.Data["default"], notebook, notebook, packed, packed)
+	// Two notebooks are apart, and what is to be packed joins the first.
+	if want := "node: nvidia.com/gpu.shared 32\nmain: 0\nmain: 1\nmain: 0\nmain: 0\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, pod := range []corev1.Pod{notebook, packed} {
+		if got := sample(t, configs.Data["whole"], pod); !strings.HasPrefix(got, "node: nvidia.com/gpu 8\n") {
+			t.Errorf("%q", got)
 		}
 	}
 }
@@ -92,8 +94,9 @@ func podOf(t *testing.T, text string) corev1.Pod {
 	return corev1.Pod{Spec: job.Spec.Template.Spec}
 }
 
-// sample says what a node with the configuration advertises, and what each container gets there.
-func sample(t *testing.T, config string, pod corev1.Pod) string {
+// sample says what a node with the configuration advertises, and what each container of the pods gets there, one
+// pod after the other.
+func sample(t *testing.T, config string, pods ...corev1.Pod) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -120,6 +123,15 @@ func sample(t *testing.T, config string, pod corev1.Pod) string {
 		advertised = append(advertised, fmt.Sprintf("%s %d", r, info.KubeAlloc[r]))
 	}
 	out := "node: " + strings.Join(advertised, ", ") + "\n"
+	for i, pod := range pods {
+		out += place(t, h, device, fmt.Sprint("pod-", i), pod)
+	}
+	return out
+}
+
+// place has the pod have what it asks for on the node, and says what each container gets.
+func place(t *testing.T, h *host.Host, device *node.Device, uid string, pod corev1.Pod) (out string) {
+	t.Helper()
 	input, err := assignment.Input(pod.Annotations)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +146,10 @@ func sample(t *testing.T, config string, pod corev1.Pod) string {
 	}
 	given, err := h.Allocate(h.Node("node"), asked)
 	if err != nil {
-		return out + "pending: " + reasons(h.Fits(h.Node("node"), asked))
+		return "pending: " + reasons(h.Fits(h.Node("node"), asked))
+	}
+	if err := h.Take("node", uid, given); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(given.RunningContainers)) {
 		c := given.RunningContainers[name]
