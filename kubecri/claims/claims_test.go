@@ -59,7 +59,7 @@ func TestTakeOfAClaimedSlot(t *testing.T) {
 		{name: "held on another node", claim: "CL u1 node-b", errors: []string{"node-b"}},
 		{name: "held at the other level", claim: "IL u1 node-a", errors: []string{"cam-a1-1"}},
 		{name: "held for a pod as a whole", claim: "CL u2 node-b", change: func(c *v1alpha1.SlotClaim) { c.Spec.Container = "" }, errors: []string{"by pod ns/pod-u2 on node node-b"}},
-		{name: "held by a device of the kubelet", claim: "CL cam-7 node-b", change: func(c *v1alpha1.SlotClaim) { c.Spec.Pod = nil }, errors: []string{`holder "cam-7" on node node-b`}},
+		{name: "held by a device of the kubelet", claim: "CL cam-7 node-b", change: func(c *v1alpha1.SlotClaim) { c.Spec.Pod = nil }, errors: []string{`(holder "cam-7") on node node-b`}},
 		{name: "the pod's, but it is to go", claim: "CL u1 node-a", change: func(c *v1alpha1.SlotClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
 			errors: []string{"is being deleted"}},
 		{name: "beyond the capacity", capacity: -1, errors: []string{"cam-a1-1", "Configuration cam", "capacity 1"}},

@@ -35,7 +35,7 @@ func (c *Claims) Taken(instance, holder string) map[int]string {
 	}
 	for _, claim := range c.claimsOf(instance) {
 		if name, err := claim.Slot(); err == nil && claim.Spec.Holder != holder {
-			taken[name.Index] = Describe(claim)
+			taken[name.Index] = claim.HeldBy()
 		}
 	}
 	return taken
@@ -54,7 +54,7 @@ func (c *Claims) TakenElsewhere(ctx context.Context, instance string) (map[int]s
 	for i := range all.Items {
 		claim := &all.Items[i]
 		if name, err := claim.Slot(); err == nil && name.Instance == instance && claim.Spec.NodeName != c.config.Node {
-			taken[name.Index] = Describe(claim)
+			taken[name.Index] = claim.HeldBy()
 		}
 	}
 	return taken, nil

@@ -132,11 +132,11 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 	for _, u := range stopped {
 		klog.FromContext(ctx).Info("Stopped a container: its slot was released while kubecri was not heard of, and is another's", "slot", name,
 			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(),
-			"claimedBy", Describe(other))
+			"claimedBy", other.HeldBy())
 		c.config.Events.Eventf(podReference(u.pod), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
 			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again "+
 			"when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(),
-			Describe(other))
+			other.HeldBy())
 	}
 	if err != nil {
 		c.report(ctx, name, d, other)
@@ -161,17 +161,17 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 	about := podReference(pod)
 	if onlyHere {
 		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
-			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", Describe(other))
+			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", other.HeldBy())
 		c.config.Events.Eventf(about, corev1.EventTypeWarning, "ClaimNotBelieved", "Container %q uses slot %s, which is also claimed by %s. "+
 			"That node cannot reach the device, and the controller deletes the claim: find out who has the "+
-			"credential of kubecri there.", by.container, name, Describe(other))
+			"credential of kubecri there.", by.container, name, other.HeldBy())
 		return
 	}
 	c.config.Metrics.SlotLost()
 	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
-		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", Describe(other))
+		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", other.HeldBy())
 	c.config.Events.Eventf(about, corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
-		by.container, name, Describe(other))
+		by.container, name, other.HeldBy())
 }
 
 // trace makes a span of a claim that was written or could not be; most often there

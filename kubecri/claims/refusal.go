@@ -22,24 +22,5 @@ func Refusef(format string, args ...any) error {
 // refuseHeld says that another has the slot's claim.
 func refuseHeld(name slot.Name, by *v1alpha1.SlotClaim) error {
 	return Refusef("slot %s is claimed by %s; it is free when that container is gone, and creation is retried", name,
-		Describe(by))
-}
-
-// Describe says who has a claim.
-func Describe(c *v1alpha1.SlotClaim) string {
-	who := fmt.Sprintf("holder %q", c.Spec.Holder)
-	if claim := c.Spec.ResourceClaim; claim != nil {
-		who = "ResourceClaim " + claim.Namespace + "/" + claim.Name
-	}
-	if pod := c.Spec.Pod; pod != nil {
-		who = "pod " + pod.Namespace + "/" + pod.Name
-		if c.Spec.Container != "" {
-			who = fmt.Sprintf("container %q of %s", c.Spec.Container, who)
-		}
-	}
-	who += " on node " + c.Spec.NodeName
-	if c.DeletionTimestamp != nil {
-		who += " (and is being deleted)"
-	}
-	return who
+		by.HeldBy())
 }

@@ -105,7 +105,7 @@ func (d *Driver) claimSlotAgain(ctx context.Context, name slot.Name, spec v1alph
 		return fmt.Errorf("claim slot %s again for ResourceClaim %s: %w", name, by, err)
 	case other != nil:
 		return fmt.Errorf("ResourceClaim %s is prepared with slot %s, which is now claimed by %s. "+
-			"Both use the device at once: delete the pods of one", by, name, claims.Describe(other))
+			"Both use the device at once: delete the pods of one", by, name, other.HeldBy())
 	case wrote:
 		klog.FromContext(ctx).Info("Claimed a slot again, whose ResourceClaim is prepared", "slot", name.String(),
 			"resourceClaim", by)

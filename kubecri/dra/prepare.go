@@ -172,7 +172,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 			}
 			continue
 		}
-		if taken[index] = claims.Describe(other); asked { // somebody was faster
+		if taken[index] = other.HeldBy(); asked { // somebody was faster
 			continue
 		}
 		asked = true

@@ -17,7 +17,8 @@ func (o *options) list() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [CONFIGURATION...]", Aliases: []string{"configurations", "configuration", "configs", "config",
 			"akric"},
-		Short: "Configurations: their devices, slots, and pods that wait",
+		SuggestFor: []string{"get"},
+		Short:      "Configurations: their devices, slots, and pods that wait",
 	}
 	s := o.selection(cmd, "Configuration")
 	cmd.ValidArgsFunction = o.complete(source.Configurations)
@@ -75,7 +76,8 @@ func (o *options) instances() *cobra.Command {
 func (o *options) slots() *cobra.Command {
 	var free, held bool
 	cmd := &cobra.Command{
-		Use: "slots [CONFIGURATION|INSTANCE|DEVICE...]", Aliases: []string{"slot"}, Short: "Slots: who holds each",
+		Use: "slots [CONFIGURATION|INSTANCE|DEVICE...]", Aliases: []string{"slot"}, SuggestFor: []string{"get"},
+		Short: "Slots: who holds each",
 	}
 	s := o.selection(cmd, "Instance")
 	cmd.Flags().BoolVar(&free, "free", false, "only those that nobody has")
@@ -106,7 +108,7 @@ func (o *options) slots() *cobra.Command {
 
 func (o *options) pod() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pod [POD...]", Aliases: []string{"pods", "po"},
+		Use: "pod [POD...]", Aliases: []string{"pods", "po"}, SuggestFor: []string{"get"},
 		Short: "A pod: the devices that it has, or why it waits for them; without a name, all such pods",
 		Long: `pod says which slots a pod has or, of one that does not run, each condition that is
 not met, who holds what it waits for, and what would let it run. Without a name

@@ -207,26 +207,17 @@ func readyAdvice(c *source.Claimed) string {
 	if podRuns(c) {
 		do = fmt.Sprintf("delete its pod (kubectl delete pod -n %s %s), and ", c.Pod.Namespace, c.Pod.Name) + do
 	}
-	return fmt.Sprintf("slot %s is held by %s, which is Ready: %s. --force releases it nevertheless", claim.Name, holder(claim), do)
-}
-
-// holder is who has the slot.
-func holder(claim *v1alpha1.SlotClaim) string {
-	p := claim.Spec.Pod
-	if p == nil {
-		return "a pod that is not known on node " + claim.Spec.NodeName
+	if of := claim.Spec.ResourceClaim; of != nil {
+		do = fmt.Sprintf("delete the pods that the ResourceClaim is reserved for (kubectl describe resourceclaim -n %s %s), and ",
+			of.Namespace, of.Name) + strings.Replace(do, "its container is", "their containers are", 1)
 	}
-	of := fmt.Sprintf("pod %s/%s on node %s", p.Namespace, p.Name, claim.Spec.NodeName)
-	if claim.Spec.Container == "" { // with claimMode Scheduler it is not known yet
-		return of
-	}
-	return "container " + claim.Spec.Container + " of " + of
+	return fmt.Sprintf("slot %s is held by %s, which is Ready: %s. --force releases it nevertheless", claim.Name, claim.HeldBy(), do)
 }
 
 // told says who holds the slot, and what may happen.
 func (r *releasing) told(c *source.Claimed) string {
 	claim, node := c.Claim, c.Claim.Spec.NodeName
-	lines := []string{fmt.Sprintf("Slot %s is held by %s.", claim.Name, holder(claim))}
+	lines := []string{fmt.Sprintf("Slot %s is held by %s.", claim.Name, claim.HeldBy())}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
 	why := facts(c).Why()
 	switch {
@@ -253,6 +244,10 @@ func (r *releasing) told(c *source.Claimed) string {
 		add("The pod was deleted at %s%s, and is still there. %s", p.DeletionTimestamp.UTC().Format(time.RFC3339), r.ago(p.DeletionTimestamp.Time), keptForPod(c))
 	default:
 		add("The pod is there: %s. %s", p.Status.Phase, keptForPod(c))
+	}
+	if of := claim.Spec.ResourceClaim; of != nil {
+		add("The device is allocated to the ResourceClaim until it is reserved for no pod: kubectl describe resourceclaim -n %s %s",
+			of.Namespace, of.Name)
 	}
 	if after, ok := facts(c).Unreachable(); ok {
 		add("By itself it is released when kubecri there was not heard of for %s (releaseUnreachableAfter).", view.Short(after))
@@ -328,7 +323,7 @@ func (r *releasing) outcomes(ctx context.Context, released []*source.Claimed) (p
 		case again.Spec.NodeName == node && (again.Spec.MadeAgain || again.Spec.Holder == c.Claim.Spec.Holder):
 			problems = append(problems, fmt.Sprintf("node %s has claimed slot %s again: its container runs there, and kubecri sees it. End the container, on the node if its kubelet does not: the node releases the slot then", node, name))
 		default:
-			fmt.Fprintf(r.streams.Out, "Released slot %s. It is held by %s now.\n", name, holder(again))
+			fmt.Fprintf(r.streams.Out, "Released slot %s. It is held by %s now.\n", name, again.HeldBy())
 		}
 	}
 	return problems

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -193,3 +195,22 @@ func (c *SlotClaim) OwnerUID() types.UID {
 // NodeLease is the name, in the namespace kube-node-lease, of the Lease that kubecri of the node
 // renews while it has claims with releaseUnreachableAfter. The kubelet's is the node's name.
 func NodeLease(node string) string { return "kubecri." + node }
+
+// HeldBy says who has the slot, and on which node.
+func (c *SlotClaim) HeldBy() string {
+	who := fmt.Sprintf("a pod that is not known (holder %q)", c.Spec.Holder)
+	if claim := c.Spec.ResourceClaim; claim != nil {
+		who = "ResourceClaim " + claim.Namespace + "/" + claim.Name
+	}
+	if pod := c.Spec.Pod; pod != nil {
+		who = "pod " + pod.Namespace + "/" + pod.Name
+		if c.Spec.Container != "" { // with claimMode Scheduler it is not known yet
+			who = fmt.Sprintf("container %q of %s", c.Spec.Container, who)
+		}
+	}
+	who += " on node " + c.Spec.NodeName
+	if c.DeletionTimestamp != nil {
+		who += " (and is being deleted)"
+	}
+	return who
+}
