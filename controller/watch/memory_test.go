@@ -61,6 +61,34 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
+// BenchmarkMemoryOfSharedDevices reports the heap for each node that lists a device that all of them see.
+func BenchmarkMemoryOfSharedDevices(b *testing.B) {
+	for name, transform := range map[string]toolscache.TransformFunc{
+		"whole": cache.TransformStripManagedFields(), "once": newSharing().transform,
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := benchCluster{B: b, inventory: inventory.New()}
+			c.inventory.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cameras"}})
+			start := heap()
+			for n := range benchNodes {
+				s := &v1alpha1.DeviceSlice{ObjectMeta: stored("", node(n)+"-0", v1alpha1.NodeOwner(node(n), uid(node(n))))}
+				s.Spec.NodeName = node(n)
+				for d := range v1alpha1.MaxDevices {
+					device := deviceOf(0, d)
+					device.Shared, device.Hash = true, slot.InstanceHash(device.ID, true, "", slot.ShortHash)
+					s.Spec.Devices = append(s.Spec.Devices, device)
+				}
+				s = received(b, s, &v1alpha1.DeviceSlice{}, transform)
+				c.keep("slices", s)
+				c.inventory.SetSlice(s)
+			}
+			b.ReportMetric(float64(heap()-start)/benchNodes/v1alpha1.MaxDevices, "B/report")
+			b.ReportMetric(0, "ns/op")
+			runtime.KeepAlive(c)
+		})
+	}
+}
+
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // what finalizers have let go

@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// CacheOptions keep of each object what is needed: of pods, of which there are the
-// most, that they exist.
+// CacheOptions keep of each object what is needed: of pods, of which there are the most, that they exist, and
+// of a device that many nodes see, what it is, once.
 func CacheOptions() cache.Options {
 	pods := &metav1.PartialObjectMetadata{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -21,8 +22,9 @@ func CacheOptions() cache.Options {
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			pods:           {Transform: trimPod},
-			&corev1.Node{}: {Transform: trimNode},
+			pods:                    {Transform: trimPod},
+			&corev1.Node{}:          {Transform: trimNode},
+			&v1alpha1.DeviceSlice{}: {Transform: newSharing().transform},
 		},
 	}
 }
