@@ -68,10 +68,12 @@ func BenchmarkMemoryOfSharedDevices(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			c := benchCluster{B: b, inventory: inventory.New()}
-			c.inventory.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cameras"}})
+			cameras := metav1.ObjectMeta{Namespace: "default", Name: "cameras"}
+			c.inventory.SetConfiguration(&akriv0.Configuration{ObjectMeta: cameras})
 			start := heap()
 			for n := range benchNodes {
-				s := &v1alpha1.DeviceSlice{ObjectMeta: stored("", node(n)+"-0", v1alpha1.NodeOwner(node(n), uid(node(n))))}
+				owner := v1alpha1.NodeOwner(node(n), uid(node(n)))
+				s := &v1alpha1.DeviceSlice{ObjectMeta: stored("", node(n)+"-0", owner)}
 				s.Spec.NodeName = node(n)
 				for d := range v1alpha1.MaxDevices {
 					device := deviceOf(0, d)

@@ -27,8 +27,8 @@ func lists(t *testing.T, s *sharing, node string, d v1alpha1.Device) v1alpha1.De
 
 // What nodes say alike of a shared device is in memory once, and nothing that one says is another's.
 func TestSharing(t *testing.T) {
-	camera := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "gate",
-		Hash: "a1b2c3", Shared: true, Properties: map[string]string{"URL": "rtsp://gate"}}
+	camera := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"},
+		ID: "gate", Hash: "a1b2c3", Shared: true, Properties: map[string]string{"URL": "rtsp://gate"}}
 	with := func(change func(*v1alpha1.Device)) v1alpha1.Device {
 		d := *camera.DeepCopy()
 		change(&d)

@@ -204,14 +204,14 @@ func (r *releasing) notClaimed(ctx context.Context, name string) error {
 func readyAdvice(c *source.Claimed) string {
 	claim, node := c.Claim, c.Claim.Spec.NodeName
 	do := fmt.Sprintf("the node releases the slot when its container is gone. If it does not, look at kubecri there: `kubecri check` on node %s", node)
-	if podRuns(c) {
+	if of := claim.Spec.ResourceClaim; of != nil {
+		do = fmt.Sprintf("delete the pods that the ResourceClaim is reserved for (kubectl describe resourceclaim -n "+
+			"%s %s), and ", of.Namespace, of.Name) + do
+	} else if podRuns(c) {
 		do = fmt.Sprintf("delete its pod (kubectl delete pod -n %s %s), and ", c.Pod.Namespace, c.Pod.Name) + do
 	}
-	if of := claim.Spec.ResourceClaim; of != nil {
-		do = fmt.Sprintf("delete the pods that the ResourceClaim is reserved for (kubectl describe resourceclaim -n %s %s), and ",
-			of.Namespace, of.Name) + strings.Replace(do, "its container is", "their containers are", 1)
-	}
-	return fmt.Sprintf("slot %s is held by %s, which is Ready: %s. --force releases it nevertheless", claim.Name, claim.HeldBy(), do)
+	return fmt.Sprintf("slot %s is held by %s, which is Ready: %s. --force releases it nevertheless", claim.Name,
+		claim.HeldBy(), do)
 }
 
 // told says who holds the slot, and what may happen.
@@ -246,8 +246,8 @@ func (r *releasing) told(c *source.Claimed) string {
 		add("The pod is there: %s. %s", p.Status.Phase, keptForPod(c))
 	}
 	if of := claim.Spec.ResourceClaim; of != nil {
-		add("The device is allocated to the ResourceClaim until it is reserved for no pod: kubectl describe resourceclaim -n %s %s",
-			of.Namespace, of.Name)
+		add("The device is allocated to the ResourceClaim until it is reserved for no pod: kubectl describe "+
+			"resourceclaim -n %s %s", of.Namespace, of.Name)
 	}
 	if after, ok := facts(c).Unreachable(); ok {
 		add("By itself it is released when kubecri there was not heard of for %s (releaseUnreachableAfter).", view.Short(after))

@@ -169,8 +169,11 @@ func TestCompareLabels(t *testing.T) {
 		"count":                     {"3", []string{`count is "3", and for nvidia-smi "2"`}},
 	} {
 		labels := map[string]string{
-			"gpu.kubeslot.io/cuda.driver-version.full": "580.159.04", "gpu.kubeslot.io/cuda.runtime-version.full": "13.0",
-			"gpu.kubeslot.io/product": "NVIDIA-H200", "gpu.kubeslot.io/memory": "143771", "gpu.kubeslot.io/count": "2",
+			"gpu.kubeslot.io/cuda.driver-version.full":  "580.159.04",
+			"gpu.kubeslot.io/cuda.runtime-version.full": "13.0",
+			"gpu.kubeslot.io/product":                   "NVIDIA-H200",
+			"gpu.kubeslot.io/memory":                    "143771",
+			"gpu.kubeslot.io/count":                     "2",
 		}
 		labels["gpu.kubeslot.io/"+changed] = test.value
 		got := compareLabels(labels, smi)

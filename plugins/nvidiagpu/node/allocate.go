@@ -153,7 +153,7 @@ func (d *Device) whyNot(n name) string {
 	switch {
 	case g == nil:
 		if parent, _ := find(d.gpus, n.GPU); parent != nil {
-			return fmt.Sprintf("it is there no more: the GPU was partitioned anew, and has %s", parent.profiles()) + d.failing()
+			return "it is there no more: the GPU was partitioned anew, and has " + parent.profiles() + d.failing()
 		}
 		if len(d.gpus)+len(d.broken) == 0 {
 			return "the node has no such GPU: " + d.logged

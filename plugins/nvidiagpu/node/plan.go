@@ -35,7 +35,8 @@ func plan(c *config.Config, gpus []found) ([]unit, []missing) {
 		case !g.mig:
 			add(g.GPU, gpu.DefaultKind)
 		case c.MIGStrategy != config.MIGSingle && c.MIGStrategy != config.MIGMixed:
-			why = "it is in MIG mode, and the MIG strategy is none: set it to mixed or single, or switch the GPU's MIG mode off"
+			why = "it is in MIG mode, and the MIG strategy is none: " +
+				"set it to mixed or single, or switch the GPU's MIG mode off"
 		case len(g.slices) == 0:
 			why = "it is in MIG mode and has no slices: create some, as with nvidia-smi mig"
 		}
