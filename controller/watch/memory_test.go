@@ -28,7 +28,7 @@ const benchNodes, devicesOfNode = 200, 50
 // BenchmarkMemory reports the heap that the caches and the inventory take for an Instance (its object
 // and its device in a DeviceSlice) and for a broker (its pod, the metadata of that, and its SlotClaim):
 //
-//	go test ./controller/watch -run XXX -bench Memory -benchtime 1x
+//	go test ./controller/watch -run '^$' -bench Memory -benchtime 1x
 func BenchmarkMemory(b *testing.B) {
 	text, err := os.ReadFile("testdata/broker.yaml")
 	if err != nil {

@@ -34,6 +34,9 @@ func TestSharing(t *testing.T) {
 		change(&d)
 		return d
 	}
+	once := func(a, b v1alpha1.Device) bool {
+		return reflect.ValueOf(a.Properties).Pointer() == reflect.ValueOf(b.Properties).Pointer()
+	}
 	for name, test := range map[string]struct {
 		second v1alpha1.Device
 		once   bool
@@ -49,10 +52,15 @@ func TestSharing(t *testing.T) {
 		s := newSharing()
 		first := lists(t, s, "a", camera)
 		second := lists(t, s, "b", test.second)
-		once := reflect.ValueOf(first.Properties).Pointer() == reflect.ValueOf(second.Properties).Pointer()
-		if once != test.once {
-			t.Errorf("%s: in memory once: %t, want %t", name, once, test.once)
+		if got := once(first, second); got != test.once {
+			t.Errorf("%s: in memory once: %t, want %t", name, got, test.once)
 		}
+	}
+	s := newSharing()
+	first := lists(t, s, "a", camera)
+	s.older, s.recent = s.recent, map[string]v1alpha1.Device{}
+	if second := lists(t, s, "b", camera); !once(first, second) || len(s.recent) != 1 {
+		t.Errorf("a device of the generation before is not remembered: %v", s.recent)
 	}
 }
 
