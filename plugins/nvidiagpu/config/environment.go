@@ -128,6 +128,7 @@ func (e Environment) choose(label string) (string, error) {
 	case label == "" && e.Default == "" && len(names) == 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("%s has no file %q for this Node. It has %d files: %.300s. Name one so, or label the Node "+
-		"with %s", e.File, name, len(names), strings.Join(names, ", "), Label)
+	return "", fmt.Errorf("%s has no file %q, which this Node is to have. It has %d files: %.300s. "+
+		"Add that one, or set the Node's label %s to one of these",
+		e.File, name, len(names), strings.Join(names, ", "), Label)
 }
