@@ -16,7 +16,8 @@ type held struct {
 }
 
 // take returns what is in use once the container also has n, and whether the
-// scorer lets it.
+// scorer lets it. None of what is counted is no request that a leaf can answer:
+// who has its name has the device.
 func take(scorer int32, capacity int64, h held, n int64, init bool) (held, bool) {
 	if scorer == resource.EnumScorer {
 		h.pod = capacity & (h.pod | n)
@@ -31,7 +32,7 @@ func take(scorer int32, capacity int64, h held, n int64, init bool) (held, bool)
 	}
 	h.node = resource.AddCapped(h.node, h.pod-before)
 	// A capped sum is no true one: it never fits, whatever the capacity.
-	fits := h.node <= capacity && h.node < math.MaxInt64 && h.container < math.MaxInt64
+	fits := n > 0 && h.node <= capacity && h.node < math.MaxInt64 && h.container < math.MaxInt64
 	return h, fits || scorer == resource.AlwaysFoundScorer
 }
 

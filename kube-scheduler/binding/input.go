@@ -3,6 +3,7 @@ package binding
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -15,8 +16,7 @@ import (
 )
 
 // Input returns what the pod's author asks of devices in the annotation, each
-// container filed as it runs: a sidecar (a restartable init container) among the
-// RunningContainers, for it runs beside them. Containers that the pod does not have
+// container filed as it holds devices: see InitContainers. Containers that the pod does not have
 // stay where they are. No map is nil, and all are the caller's to change.
 func Input(pod *v1.Pod) (*types.PodInfo, error) {
 	in, err := assignment.Input(pod.Annotations)
@@ -29,7 +29,7 @@ func Input(pod *v1.Pod) (*types.PodInfo, error) {
 		}
 	}
 	in = in.Clone() // no map is nil
-	init := InitContainers(pod)
+	init := InitContainers(pod, in)
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		from, to := in.InitContainers, in.RunningContainers
 		if init[c.Name] {
@@ -43,16 +43,38 @@ func Input(pod *v1.Pod) (*types.PodInfo, error) {
 	return in, nil
 }
 
-// InitContainers are the names of the containers that end before the others begin:
-// sidecars are not among them.
-func InitContainers(pod *v1.Pod) map[string]bool {
+// InitContainers are the names of the containers that end before others get devices, so that
+// these may be the same. Sidecars (restartable init containers) are not among them, and neither is
+// what runs beside one that requests devices, in the spec or in the annotation, which is in.
+func InitContainers(pod *v1.Pod, in *types.PodInfo) map[string]bool {
 	names := make(map[string]bool, len(pod.Spec.InitContainers))
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; !podutil.IsRestartableInitContainer(c) {
+		c := &pod.Spec.InitContainers[i]
+		if !podutil.IsRestartableInitContainer(c) {
 			names[c.Name] = true
+		} else if requestsDevices(c, in) {
+			break
 		}
 	}
 	return names
+}
+
+// requestsDevices reports whether the container requests devices other than slots, of which each has a
+// claim of its own.
+func requestsDevices(c *v1.Container, in *types.PodInfo) bool {
+	if written := in.GetContainerInPod(c.Name); written != nil {
+		for name, n := range written.Requests {
+			if n > 0 && !strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+				return true
+			}
+		}
+	}
+	for name := range c.Resources.Requests {
+		if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // AfterInputChange is a queueing hint for fwk.Pod updates: the author has changed

@@ -18,7 +18,7 @@ func merge(pod *v1.Pod, node string, by map[string]contribution) (*types.PodInfo
 		return nil, err
 	}
 	info.Name, info.NodeName = pod.Name, node
-	init := InitContainers(pod)
+	init := InitContainers(pod, info)
 	for _, plugin := range slices.Sorted(maps.Keys(by)) {
 		for _, name := range slices.Sorted(maps.Keys(by[plugin].part)) {
 			to := info.RunningContainers

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/resource"
 )
 
 // request is what a pod asks of device schedulers.
@@ -86,6 +87,7 @@ func requestOf(pod *v1.Pod) (*request, error) {
 	}
 	addSpec(info, pod)
 	dropSlots(info)
+	dropZeros(info)
 	if !host.Asks(info) {
 		return nil, nil
 	}
@@ -154,7 +156,7 @@ func checkName(name types.ResourceName) error {
 // addSpec adds what the spec requests, and the containers that the annotation does
 // not have: plugins see the whole pod. No map of info is nil.
 func addSpec(info *types.PodInfo, pod *v1.Pod) {
-	init := binding.InitContainers(pod)
+	init := binding.InitContainers(pod, info)
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		to := info.RunningContainers
 		if init[c.Name] {
@@ -163,6 +165,16 @@ func addSpec(info *types.PodInfo, pod *v1.Pod) {
 		entry := to[c.Name]
 		entry.KubeRequests = amounts(c.Resources.Requests)
 		to[c.Name] = entry
+	}
+}
+
+// dropZeros removes requests for none of a group resource: a place for it would be somebody's device,
+// of which nothing is counted. None of a set of bits is a request for any.
+func dropZeros(info *types.PodInfo) {
+	for _, c := range info.Containers() {
+		maps.DeleteFunc(c.Requests, func(name types.ResourceName, n int64) bool {
+			return n == 0 && resource.IsGroupResourceName(name) && !resource.IsEnumResource(name)
+		})
 	}
 }
 
