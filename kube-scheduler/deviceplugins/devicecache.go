@@ -233,11 +233,11 @@ func (a *deviceCache) observe(pod *v1.Pod) {
 	defer a.changing.Unlock()
 	held, assumed := a.hold(pod.UID)
 	switch {
-	case assumed && (held.node != pod.Spec.NodeName || info == nil && err == nil): // another bound it
+	case assumed && err == nil && (held.node != pod.Spec.NodeName || !gaveSame(held.info, info)): // another bound it
 		a.giveBack(pod.UID, held.node)
 		a.queue.Record(freed(held.node))
 	case assumed:
-		held.bound = true // with what it was given, whatever is written now
+		held.bound = true
 		a.setHold(pod.UID, held)
 		return
 	}

@@ -33,6 +33,16 @@ func partOf(allocated *types.PodInfo) map[string]types.ContainerInfo {
 	return part
 }
 
+// gaveSame reports whether two pods were given the same; nil was given nothing.
+func gaveSame(a, b *types.PodInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return maps.EqualFunc(partOf(a), partOf(b), func(a, b types.ContainerInfo) bool {
+		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom)
+	})
+}
+
 // gave reports whether device schedulers did anything for the pod: translated a
 // request, or allocated something.
 func gave(allocated *types.PodInfo) bool {
