@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
@@ -25,6 +26,8 @@ type gadgets struct {
 	away  error
 	fails error
 	lies  *types.PodInfo
+	// entered and leave, if set, are closed by Fit, and awaited by it.
+	entered, leave chan struct{}
 }
 
 func newGadgets(name string) *gadgets {
@@ -52,6 +55,10 @@ func (g *gadgets) Concerns(pod *types.PodInfo) (bool, error) {
 }
 
 func (g *gadgets) Fit(pod *types.PodInfo, nodes []*Node) ([]Verdict, error) {
+	if g.entered != nil {
+		close(g.entered)
+		<-g.leave
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var names []string
@@ -280,6 +287,35 @@ func slotGiver() *types.PodInfo {
 	p := gadgetPod(3).Clone()
 	p.RunningContainers["main"].AllocateFrom["akri.sh/x/0"] = "x-0"
 	return p
+}
+
+// While a Remote takes its time with an answer, pods are counted on other nodes.
+func TestCountWhileRemoteIsAsked(t *testing.T) {
+	g := newGadgets("gadgets")
+	h, _ := newHost(t, g)
+	withGadgets(t, h, 2, func(int) int64 { return 3 })
+	g.entered, g.leave = make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Fits(h.Node("0"), gadgetPod(1))
+	}()
+	<-g.entered
+	taken := make(chan error, 1)
+	go func() { taken <- h.Take("1", "uid", gadgetPod(1)) }()
+	select {
+	case err := <-taken:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("waited 10 s for a pod to be counted")
+	}
+	close(g.leave)
+	<-ended
+	if used := h.Node("1").Info().Used[gadget]; used != 1 {
+		t.Errorf("%d are used", used)
+	}
 }
 
 // A plugin that comes later is asked after the first ones, by name. It gets all nodes, with what

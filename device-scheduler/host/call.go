@@ -78,7 +78,7 @@ type plugin struct {
 	onCall    func(plugin, method string, took time.Duration)
 
 	// mu is held by the call itself, not by its caller, who does not wait for
-	// ever: shared by PodFitsDevice, which runs for many nodes at once.
+	// ever: shared by PodFitsDevice, which runs for many nodes at once. Calls of a Remote do not hold it.
 	mu sync.RWMutex
 	// behind counts the calls that were left behind and still run.
 	behind atomic.Int32
@@ -101,10 +101,12 @@ func call[T any](p *plugin, a about, f func(devicescheduler.DeviceScheduler) (T,
 			defer func() { p.onCall(p.name, a.method, time.Since(start)) }()
 		}
 		value, err = contain.Do(p.timeout, func() (T, error) {
-			if a.shared {
+			switch {
+			case p.remote != nil: // nobody waits for another's call over gRPC
+			case a.shared:
 				p.mu.RLock()
 				defer p.mu.RUnlock()
-			} else {
+			default:
 				p.mu.Lock()
 				defer p.mu.Unlock()
 			}
