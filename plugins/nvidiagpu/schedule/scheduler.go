@@ -49,7 +49,8 @@ func (Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 
 // TakePodResources counts GPUs that the pod has by another name than the node now gives them. Groups are
 // numbered: when a GPU is lost or a node comes back with others, a GPU's group may have another number. A
-// GPU's kind is another when the node's config changes. Everything else the group scheduler counts.
+// GPU's kind is another when the node's config changes. A slice may be made anew, and a GPU divided or put
+// together, while a pod has what was there before. Everything else the group scheduler counts.
 func (Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
 	for r, n := range renamed(node, pod) {
 		node.Used[r] = resource.AddCapped(node.Used[r], n)
@@ -70,7 +71,8 @@ func (Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) er
 
 // renamed returns what the pod holds of leaves whose name has changed, by the
 // name that they have now. Of a GPU or slice that has become another kind it holds
-// all: how much of it the pod has in the new kind is not known.
+// all: how much of it the pod has in the new kind is not known. Of a GPU whose slice is gone, or which
+// has slices now, it holds all, too: what the pod's device nodes open is not known.
 func renamed(node *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
 	held, err := resource.Usage(node, pod)
 	if err != nil {
@@ -82,11 +84,12 @@ func renamed(node *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
 		if _, same := node.Allocatable[was]; !ok || same {
 			continue
 		}
+		gone := !has(node, name.GPU, name.Slice)
 		for r, all := range node.Allocatable {
 			other, ok := gpu.ParseName(r)
 			switch {
-			case !ok || other.GPU != name.GPU || other.Slice != name.Slice:
-			case other.Leaf == name.Leaf:
+			case !ok || other.GPU != name.GPU || other.Slice != name.Slice && !gone:
+			case other.Leaf == name.Leaf && !gone:
 				now[r] = resource.AddCapped(now[r], n)
 			case other.Leaf != gpu.Bytes && name.Leaf != gpu.Bytes:
 				now[r] = max(now[r], all)
@@ -94,6 +97,16 @@ func renamed(node *types.NodeInfo, pod *types.PodInfo) types.ResourceList {
 		}
 	}
 	return now
+}
+
+// has reports whether the node has the whole GPU, or the slice of it.
+func has(node *types.NodeInfo, uuid, slice string) bool {
+	for r := range node.Allocatable {
+		if name, ok := gpu.ParseName(r); ok && name.GPU == uuid && name.Slice == slice {
+			return true
+		}
+	}
+	return false
 }
 
 // GetName is KubeGPU's.
