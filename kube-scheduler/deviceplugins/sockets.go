@@ -79,7 +79,7 @@ func (c *connections) changed(p *remote.Plugin) {
 	if why == nil {
 		why = p.Paused()
 	}
-	c.cache.recognized.Clear() // a plugin that is ignored while it is away answers for nothing
+	c.cache.recognized.Clear() // it may come back with other resources
 	if why == nil {
 		up.WithLabelValues(p.Name()).Set(1)
 		if c.down[p] {
@@ -94,11 +94,7 @@ func (c *connections) changed(p *remote.Plugin) {
 		return
 	}
 	c.down[p] = true
-	waits := "no pod waits for it"
-	if p.Required() {
-		waits = "pods that request its resources wait"
-	}
-	c.event(v1.EventTypeWarning, "DevicePluginAway", fmt.Sprintf("%s: %v", waits, why))
+	c.event(v1.EventTypeWarning, "DevicePluginAway", fmt.Sprintf("pods that request its resources wait: %v", why))
 }
 
 func (c *connections) event(kind, reason, message string) {

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,20 +88,21 @@ func (s *Scheduler) UsingGroupScheduler() bool {
 	return s.group
 }
 
-// Concerns implements host.Remote. A plugin that was never there may concern every pod. One of the
-// policy ignore concerns none while it is away.
+// Concerns implements host.Remote. A plugin that was never there may concern every pod if it is required,
+// and none if it is not. Pods that request what it has said it gives out wait for either while it is
+// away: nobody else would give it to them.
 func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 	s.mu.RLock()
-	elsewhere := s.started && !s.patterns.requested(pod)
+	started, requested := s.started, s.patterns.requested(pod)
 	s.mu.RUnlock()
-	if elsewhere {
+	if started && !requested {
 		return false, nil
 	}
 	away := s.plugin.Away()
 	if away == nil {
 		away = s.plugin.Paused()
 	}
-	if away != nil && !s.plugin.Required() {
+	if away != nil && !started && !s.plugin.Required() {
 		return false, nil
 	}
 	return true, away
@@ -112,7 +112,7 @@ func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 func (s *Scheduler) Recognizes(name types.ResourceName) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.patterns.match(name) && (s.plugin.Required() || s.plugin.Away() == nil)
+	return s.patterns.match(name)
 }
 
 // AddNode does nothing: see SetNode.
@@ -234,7 +234,7 @@ func (p patterns) in(list types.ResourceList) bool {
 
 // holds is what the pod was given of the resources that are no group resources: the sum over running
 // containers, or what one init container has if that is more. Each entry of AllocateFrom is one unit
-// unless DevRequests has another amount for it.
+// unless DevRequests has more for it.
 func (p patterns) holds(pod *types.PodInfo) types.ResourceList {
 	of := func(c types.ContainerInfo) types.ResourceList {
 		holds := types.ResourceList{}
@@ -242,11 +242,7 @@ func (p patterns) holds(pod *types.PodInfo) types.ResourceList {
 			if resource.IsGroupResourceName(want) || !p.match(want) && !p.match(from) {
 				continue
 			}
-			n, ok := c.DevRequests[want]
-			if !ok {
-				n = 1
-			}
-			holds[from] = resource.AddCapped(holds[from], n)
+			holds[from] = resource.AddCapped(holds[from], max(c.DevRequests[want], 1))
 		}
 		return holds
 	}
@@ -261,6 +257,5 @@ func (p patterns) holds(pod *types.PodInfo) types.ResourceList {
 			all[name] = max(all[name], n)
 		}
 	}
-	maps.DeleteFunc(all, func(_ types.ResourceName, n int64) bool { return n <= 0 })
 	return all
 }
