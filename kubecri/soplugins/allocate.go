@@ -115,7 +115,7 @@ func (p *Plugins) allocate(ctx context.Context, pod *types.PodInfo, container st
 			continue
 		}
 		e, fault := plugin.allocate(ctx, pod, container)
-		if fault != nil && parts[i].optional && !parts[i].needed() {
+		if fault != nil && parts[i].optional && !parts[i].needed() && allOwned(assigned, parts) {
 			continue
 		}
 		if fault != nil {
@@ -175,20 +175,21 @@ func (p *plugin) partOf(assigned, asked []types.ResourceName) part {
 // its assignment cannot be asked. An optional one may have what no other names until it has said
 // what the node has.
 func waitFor(c *types.ContainerInfo, assigned []types.ResourceName, parts []part) error {
-	owned := 0
-	for _, name := range assigned {
-		if slices.ContainsFunc(parts, func(p part) bool { return p.owns[name] }) {
-			owned++
-		}
-	}
-	all := owned == len(assigned) && owned > 0
+	all := allOwned(assigned, parts)
 	for _, p := range parts {
-		may := !all && !p.optional || owned < len(assigned) && p.silent
+		may := !p.optional && !(all && len(assigned) > 0) || !all && p.silent
 		if p.out != nil && (p.needed() || may) {
 			return fmt.Errorf("%s: device plugin %q cannot be asked now: %w", described(c), p.plugin, p.out)
 		}
 	}
 	return nil
+}
+
+// allOwned reports whether plugins say that the node has all that was assigned: no other can have a part in it.
+func allOwned(assigned []types.ResourceName, parts []part) bool {
+	return !slices.ContainsFunc(assigned, func(name types.ResourceName) bool {
+		return !slices.ContainsFunc(parts, func(p part) bool { return p.owns[name] })
+	})
 }
 
 // covered wants an answer for everything that was assigned.

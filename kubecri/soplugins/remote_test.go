@@ -157,6 +157,9 @@ func TestIgnoredPluginFails(t *testing.T) {
 		wantError(t, err, "")
 		_, err = w.Allocate(t.Context(), assigned("r"), "main")
 		wantError(t, err, `"r" failed in Allocate`)
+		// It may have had what nobody names, whatever others give.
+		_, err = w.Allocate(t.Context(), assigned("so", "taken out"), "main")
+		wantError(t, err, `"r" failed in Allocate`)
 		set(&r.fake, &r.away, errGone)
 		set(&r.fake, &so.allocate, nil)
 		_, err = w.Allocate(t.Context(), assigned("other"), "main")
