@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,13 +24,13 @@ import (
 )
 
 // classAgain is when a DeviceClass is looked at again: somebody may change or delete it, and DeviceClasses
-// are not watched.
-const classAgain = 5 * time.Minute
+// are not watched. With a problem it is looked at sooner.
+const classAgain, problemAgain = 5 * time.Minute, 10 * time.Second
 
 // ClassConfig is what Classes need; all of it is required.
 type ClassConfig struct {
 	Client client.Client
-	// Live reads DeviceClasses from the API server.
+	// Live reads DeviceClasses and Nodes from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
 	// Version returns the API server's version; nil when it is not known.
@@ -58,7 +59,7 @@ func NewClasses(c ClassConfig) *Classes {
 
 // class is the DeviceClass of a Configuration; nil for none. A Configuration keeps it while DRA gives its
 // devices. With uniqueDevices the class has no extended resource, whose claims could not demand that the
-// devices of a container are different ones.
+// devices of a container are different ones; and none while slots are held, which nodes advertise under its name.
 func class(c *akriv0.Configuration, server *version.Version) *resourceapi.DeviceClass {
 	if c == nil || c.GivesSlots() {
 		return nil
@@ -70,7 +71,8 @@ func class(c *akriv0.Configuration, server *version.Version) *resourceapi.Device
 	made.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf(
 		"device.driver == '%[1]s' && device.attributes['%[1]s'].%[2]s == '%[3]s'",
 		v1alpha1.DRADriver, v1alpha1.DRAConfiguration, c.Name)}}}
-	if unique := c.Spec.UniqueDevices; unique != nil && !*unique && server != nil && server.AtLeast(extendedResources) {
+	shared := c.Spec.UniqueDevices != nil && !*c.Spec.UniqueDevices
+	if shared && c.HandedOver() && server != nil && server.AtLeast(extendedResources) {
 		made.Spec.ExtendedResourceName = new(akriv0.GroupName + "/" + c.Name)
 	}
 	return made
@@ -93,8 +95,11 @@ func (r *Classes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if r.note(c, name, want != nil, problem); want == nil {
+	switch r.note(c, name, want != nil, problem); {
+	case want == nil:
 		return reconcile.Result{}, nil
+	case problem != "":
+		return reconcile.Result{RequeueAfter: problemAgain}, nil
 	}
 	return reconcile.Result{RequeueAfter: classAgain}, nil
 }
@@ -145,6 +150,14 @@ func isOurs(c *resourceapi.DeviceClass, configuration string) bool {
 func (r *Classes) write(ctx context.Context, configuration string, want *resourceapi.DeviceClass) (string, error) {
 	key := types.NamespacedName{Name: v1alpha1.DeviceClassName(configuration)}
 	have, err := watch.Get(ctx, r.Live, key, &resourceapi.DeviceClass{})
+	problem := ""
+	if err == nil && want != nil && want.Spec.ExtendedResourceName != nil &&
+		(have == nil || have.Spec.ExtendedResourceName == nil) {
+		problem, err = r.advertised(ctx, corev1.ResourceName(*want.Spec.ExtendedResourceName))
+		if problem != "" {
+			want.Spec.ExtendedResourceName = nil
+		}
+	}
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read DeviceClass %s: %w", key.Name, err)
@@ -164,7 +177,7 @@ func (r *Classes) write(ctx context.Context, configuration string, want *resourc
 		changed := have.DeepCopy()
 		changed.Spec, changed.Annotations = want.Spec, annotations(have.Annotations, want.Annotations)
 		if apiequality.Semantic.DeepEqual(have, changed) {
-			return "", nil
+			return problem, nil
 		}
 		err = r.Client.Update(ctx, changed)
 	}
@@ -175,8 +188,32 @@ func (r *Classes) write(ctx context.Context, configuration string, want *resourc
 		return "", fmt.Errorf("write DeviceClass %s: %w", key.Name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Wrote a DeviceClass", "deviceClass", key.Name, "deleted", want == nil)
-	return "", nil
+	return problem, nil
 }
+
+// advertised says which node advertises slots of the resource; "" for none. Schedulers make claims for an extended
+// resource only where the node does not have it: of one that kubecri has not withdrawn yet a pod would
+// be given neither a slot nor a claim.
+func (r *Classes) advertised(ctx context.Context, resource corev1.ResourceName) (string, error) {
+	nodes := &corev1.NodeList{}
+	for {
+		if err := r.Live.List(ctx, nodes, client.Limit(nodesAtOnce), client.Continue(nodes.Continue)); err != nil {
+			return "", fmt.Errorf("list the Nodes that advertise %s: %w", resource, err)
+		}
+		for i := range nodes.Items {
+			if n := nodes.Items[i].Status.Allocatable[resource]; !n.IsZero() {
+				return fmt.Sprintf("node %s advertises %s %s still, so that pods which request it wait: kubecri withdraws it "+
+					"within a minute; if it does not run there, start it, or delete the node", nodes.Items[i].Name, &n, resource), nil
+			}
+		}
+		if nodes.Continue == "" {
+			return "", nil
+		}
+	}
+}
+
+// nodesAtOnce is how many Nodes one request lists.
+const nodesAtOnce = 500
 
 // annotations are what the object has, with the controller's own as they should be.
 func annotations(have, want map[string]string) map[string]string {

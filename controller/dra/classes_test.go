@@ -2,11 +2,14 @@ package dra
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +36,7 @@ type classRig struct {
 
 func newClassRig(t *testing.T, objects ...client.Object) *classRig {
 	scheme := runtime.NewScheme()
-	if err := resourceapi.AddToScheme(scheme); err != nil {
+	if err := errors.Join(resourceapi.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	r := &classRig{T: t}
@@ -89,6 +92,10 @@ func TestClass(t *testing.T) {
 		"slots": {func(c *akriv0.Configuration) {
 			c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
 		}, at(37), false, ""},
+		"slots that are held yet": {func(c *akriv0.Configuration) {
+			notUnique(c)
+			c.Status.Allocator = akriv0.NewAllocatorStatus(akriv0.AllocatorDRA, []string{"cam-a1"})
+		}, at(37), true, ""},
 		"slots that are not handed over yet": {func(c *akriv0.Configuration) {
 			c.Spec.Allocator = akriv0.AllocatorSlots
 		}, at(37), true, ""},
@@ -112,6 +119,44 @@ func TestClass(t *testing.T) {
 				t.Errorf("class is %s with the selector %s", got.Name, got.Spec.Selectors[0].CEL.Expression)
 			}
 		})
+	}
+}
+
+// While a node advertises slots, schedulers would make no claim for the extended resource there.
+func TestClassWaitsForNodes(t *testing.T) {
+	node := func(slots string) *corev1.Node {
+		n := &corev1.Node{}
+		n.Name = "node-a"
+		n.Status.Allocatable = corev1.ResourceList{"akri.sh/cam": resource.MustParse(slots)}
+		return n
+	}
+	r := newClassRig(t, node("2"))
+	c := draConfiguration("cam")
+	c.Spec.UniqueDevices = new(false)
+	r.Inventory.SetConfiguration(c)
+	named := func() string {
+		class := &resourceapi.DeviceClass{}
+		if err := r.api.Get(t.Context(), types.NamespacedName{Name: "cam.slots.kubeslot.io"}, class); err != nil {
+			t.Fatal(err)
+		}
+		return ptr.Deref(class.Spec.ExtendedResourceName, "")
+	}
+	for range 2 {
+		r.reconcile()
+		if problem := r.Problem("cam"); named() != "" || !strings.Contains(problem, "node node-a advertises 2 akri.sh/cam still") {
+			t.Fatalf("the class gives %q, problem %q", named(), problem)
+		}
+	}
+	if err := r.api.Status().Update(t.Context(), node("0")); err != nil {
+		t.Fatal(err)
+	}
+	r.reconcile()
+	if problem := r.Problem("cam"); named() != "akri.sh/cam" || problem != "" {
+		t.Errorf("the class gives %q, problem %q", named(), problem)
+	}
+	// It keeps the name, and asks for no Nodes any more.
+	if r.reconcile(); slices.Contains(r.requests, "list") {
+		t.Errorf("requests %q", r.requests)
 	}
 }
 

@@ -171,6 +171,22 @@ func TestDRAExtendedResource(t *testing.T) {
 	r.agreeDRA("more", "press-dra", 1)
 }
 
+// A Configuration that moves to DRA while slots of it are held: a pod that requests it meanwhile waits, and gets a
+// claim once no node advertises slots.
+func TestDRAExtendedResourceAfterSlots(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.debugEcho("was-slots", 1, func(c *akriv0.Configuration) { c.Spec.UniqueDevices = new(bool) }, "was-slots0")
+	r.create(newPod("old", nodeA, map[string]int64{"was-slots": 1}))
+	r.agree("old", "was-slots", 1)
+	r.allocator("was-slots", akriv0.AllocatorDRA)
+	r.awaitAllocator("was-slots", akriv0.AllocatorDRA, r.instancesOf(r.agree("old", "was-slots", 1))...)
+	r.create(newPod("new", nodeA, map[string]int64{"was-slots": 1}))
+	r.awaitPending("new", "akri.sh/was-slots")
+	r.delete("old")
+	r.agreeDRA("new", "was-slots", 1)
+}
+
 // Two pods on two nodes race for a shared device's last slot by claims: one runs, the other waits until it ends.
 func TestDRARaceForTheLastSlot(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,12 @@ func (c *Configuration) GivesSlots() bool {
 	return !c.Spec.IsDRA() && (c.Status.Allocator == nil || c.Status.Allocator.Current != AllocatorDRA)
 }
 
+// HandedOver reports whether DRA alone gives the Configuration's devices: nobody holds a slot that kube-scheduler gave.
+func (c *Configuration) HandedOver() bool {
+	a := c.Status.Allocator
+	return c.Spec.IsDRA() && a != nil && a.Current == AllocatorDRA && a.HeldCount == 0
+}
+
 // Publishes reports whether the Instance may be in a ResourceSlice: DRA gives the Configuration's devices, and
 // nobody holds a slot of this one that kube-scheduler gave.
 func (c *Configuration) Publishes(instance string) bool {
