@@ -98,6 +98,38 @@ func TestDevicesForSomeNamespaces(t *testing.T) {
 	}
 }
 
+// A claim that is older than its DeviceClass is allocated no device of it, and what has one stays as it is.
+func TestClaimsOlderThanTheirDeviceClass(t *testing.T) {
+	p := policies(t, "policies/dra.yaml")["kubeslot-allowed-namespaces"]
+	const (
+		spec      = "metadata: {namespace: %s, name: x}\nspec: {devices: {requests: [{name: a, exactly: {deviceClassName: %s}}]}}\n"
+		allocated = "status: {allocation: {devices: {results: []}}}\n"
+		reserved  = "status: {allocation: {devices: {results: []}}, reservedFor: [{resource: pods, name: p, uid: u}]}\n"
+		ours      = "cameras.slots.kubeslot.io"
+	)
+	for name, tc := range map[string]struct {
+		namespace, class, old, now string
+		want                       string
+	}{
+		"it is allocated":               {"shop", ours, "", allocated, "does not allow namespace shop"},
+		"it was allocated before":       {"shop", ours, allocated, reserved, ""},
+		"it is deallocated":             {"shop", ours, allocated, "", ""},
+		"its status has nothing":        {"shop", ours, "", "status: {}\n", ""},
+		"another class":                 {"shop", "gpu", "", allocated, ""},
+		"a namespace that is allowed":   {"lab", ours, "", allocated, ""},
+		"the Configuration's namespace": {"devices", ours, "", allocated, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := fmt.Sprintf(spec, tc.namespace, tc.class)
+			r := request{by: &user.DefaultInfo{Name: "system:kube-scheduler"}, resource: resourceClaims, kind: "ResourceClaim",
+				subresource: "status", namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tc.namespace}},
+				old: object + tc.old, object: object + tc.now}
+			r.params = deviceClass(cameras(&akriv0.AllowedNamespaces{Names: []string{"lab"}}))
+			expect(t, p, r, tc.want)
+		})
+	}
+}
+
 // The policy allows what Configuration.MayBeUsedFrom allows: kube-scheduler decides by the one, and the API
 // server by the other.
 func TestAllowedNamespacesAgree(t *testing.T) {
