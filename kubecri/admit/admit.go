@@ -26,10 +26,12 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
+	"github.com/kubeslot/kubeslot/types"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
@@ -58,6 +60,11 @@ type Config struct {
 	Verifier *signing.Verifier
 	// Plugins are the node's device plugins; nil is none.
 	Plugins *soplugins.Plugins
+	// Advertised, if set, reports whether the Node says that device plugins of this node give out a
+	// resource: so it did before kubecri started, when the plugins have not said so yet.
+	Advertised func(types.ResourceName) bool
+	// Runtime is asked which containers use devices of Plugins; required if these are set.
+	Runtime crilist.Runtime
 	// VariableNamespaces are those whose pods may set variables that belong to device
 	// plugins (see device.VariableOwner); AllNamespaces for every one.
 	VariableNamespaces []string
@@ -69,6 +76,7 @@ type Config struct {
 type Admitter struct {
 	Config
 	withheld *lru.Cache // of "<instance>/<property>", what was logged of Withheld ones
+	inUse    inUse
 }
 
 // withheldLogged is how many withheld properties are remembered as logged.
@@ -79,7 +87,11 @@ func New(config Config) (*Admitter, error) {
 	if config.Node == "" || config.Pods == nil || config.Claims == nil || config.Device == nil || config.DeviceTimeout <= 0 {
 		return nil, errors.New("admit: node, pods, claims, device and a positive device timeout are required")
 	}
-	return &Admitter{Config: config, withheld: lru.New(withheldLogged)}, nil
+	if config.Plugins != nil && config.Runtime == nil {
+		return nil, errors.New("admit: device plugins need the runtime")
+	}
+	return &Admitter{Config: config, withheld: lru.New(withheldLogged),
+		inUse: inUse{node: config.Node, runtime: config.Runtime, creating: map[*using]bool{}}}, nil
 }
 
 // Container is one that is about to be created.
@@ -108,6 +120,7 @@ type Admission struct {
 	given     []string // the devices behind the grants, and those of device plugins, for the log
 	devices   bool
 	taken     *claims.Taken // nil for a container without slots
+	using     *using        // nil for a container without devices of plugins
 }
 
 // Admit claims the container's slots, or says why it must not be created, as a
@@ -133,13 +146,13 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		}
 		return &Admission{Additions: add, admitter: a}, nil
 	}
+	admission := &Admission{admitter: a, container: c, grants: e.grants, devices: true}
 	finding, span := a.Tracer.Start(ctx, "FindDevices")
-	add, given, err := a.additions(finding, c, e)
+	err = a.find(finding, admission, e)
 	span.End(err)
 	if err != nil {
 		return nil, a.refused(logger, c, e.grants, err)
 	}
-	admission := &Admission{Additions: add, admitter: a, container: c, grants: e.grants, given: given, devices: true}
 	if len(e.grants) == 0 && len(e.requested) == 0 {
 		return admission, nil // from device plugins alone
 	}
@@ -151,6 +164,7 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		Pod: c.Pod, Container: c.Name, Sandbox: c.Sandbox, Grants: e.grants, Requested: e.requested})
 	span.End(err)
 	if err != nil {
+		a.inUse.end(admission.using)
 		return nil, a.refused(logger, c, e.grants, err)
 	}
 	return admission, nil
@@ -162,6 +176,7 @@ func (a *Admission) Created(ctx context.Context, id string) {
 	if !a.devices {
 		return
 	}
+	a.admitter.inUse.end(a.using)
 	a.admitter.Metrics.Injection(metrics.Injected)
 	if a.taken != nil && id == "" {
 		a.taken.Failed(status.Error(codes.Unavailable, "the runtime's answer names no container"))
@@ -176,6 +191,7 @@ func (a *Admission) Created(ctx context.Context, id string) {
 // Failed says that the runtime did not create the container, as err says, or, with
 // code Canceled, DeadlineExceeded or Unavailable, that it is not known whether it did.
 func (a *Admission) Failed(err error) {
+	a.admitter.inUse.end(a.using)
 	if a.taken != nil {
 		a.taken.Failed(err)
 	}
@@ -187,6 +203,7 @@ func (a *Admission) Failed(err error) {
 // Refuse says that the runtime was not asked for the container, because it cannot
 // be told what to add, as err says. It returns what Admit would have.
 func (a *Admission) Refuse(ctx context.Context, err error) error {
+	a.admitter.inUse.end(a.using)
 	if a.taken != nil {
 		a.taken.Failed(err)
 	}
@@ -197,7 +214,10 @@ func (a *Admission) Refuse(ctx context.Context, err error) error {
 // the assignment in its annotations.
 func (a *Admitter) entitlement(annotations map[string]string, pod claims.Pod, container string) (entitlement, error) {
 	spec := a.spec(annotations, pod)
-	e, err := decide(a.Node, annotations, pod, container, spec, a.Plugins.Gives, a.Verifier.Verify)
+	gives := func(name types.ResourceName) bool {
+		return a.Plugins.Gives(name) || a.Advertised != nil && a.Advertised(name)
+	}
+	e, err := decide(a.Node, annotations, pod, container, spec, gives, a.Verifier.Verify)
 	if err != nil && spec != nil {
 		err = allocatedByDRA(err, requests(spec, container), func(name string) bool {
 			c, known := a.Claims.Configuration(name)
@@ -221,8 +241,19 @@ func (a *Admitter) spec(annotations map[string]string, pod claims.Pod) *corev1.P
 	return nil
 }
 
-// additions finds the devices and returns what they bring, and their names: ids of
-// discovered devices, and resources that device plugins were asked for.
+// find finds the devices and fills in what they bring, and their names: ids of discovered devices,
+// and resources that device plugins were asked for.
+func (a *Admitter) find(ctx context.Context, admission *Admission, e entitlement) (err error) {
+	c := admission.container
+	if admission.using, err = a.use(ctx, c, e); err != nil {
+		return err
+	}
+	if admission.Additions, admission.given, err = a.additions(ctx, c, e); err != nil {
+		a.inUse.end(admission.using)
+	}
+	return err
+}
+
 func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (inject.Additions, []string, error) {
 	plugged, err := a.pluginEdits(ctx, c, e)
 	if err != nil {

@@ -61,14 +61,24 @@ func ofPod(info *types.PodInfo, pod claims.Pod, spec *corev1.Pod) *types.PodInfo
 	return info
 }
 
+// use lets the container have the devices of plugins that it was assigned, unless another pod's has them.
+// It waits until the plugins have said what the node has, or were tried.
+func (a *Admitter) use(ctx context.Context, c Container, e entitlement) (*using, error) {
+	if e.assigned == nil || a.Plugins == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
+	defer cancel()
+	a.Plugins.Tried(ctx)
+	node, _ := a.Plugins.NodeInfo()
+	return a.inUse.begin(ctx, c, e.assigned.GetContainerInPod(c.Name), node)
+}
+
 // pluginEdits asks the device plugins for their part in the entitlement.
 func (a *Admitter) pluginEdits(ctx context.Context, c Container, e entitlement) ([]inject.Edits, error) {
 	if e.assigned == nil {
 		return nil, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
-	a.Plugins.Tried(waiting)
-	cancel()
 	edits, err := a.Plugins.Allocate(ctx, e.assigned, c.Name)
 	if errors.Is(err, soplugins.ErrNoPlugin) {
 		return nil, claims.Refusef("%v", err)

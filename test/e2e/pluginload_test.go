@@ -93,7 +93,8 @@ func (l *pluginLoad) watch() {
 	}()
 }
 
-// life is that of one pod: it ends by itself, or is deleted at any time.
+// life is that of one pod: it ends by itself, or is deleted at any time, also by force: its container lives a
+// while longer then than its object.
 func (l *pluginLoad) life(random *rand.Rand, name string) error {
 	p := l.newPod(random, name)
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -126,8 +127,12 @@ func (l *pluginLoad) life(random *rand.Rand, name string) error {
 		ended := live.Status.Phase == v1.PodSucceeded || live.Status.Phase == v1.PodFailed
 		return ended || time.Now().After(end), nil
 	})
+	options := metav1.DeleteOptions{}
+	if random.IntN(2) == 0 {
+		options.GracePeriodSeconds = new(int64)
+	}
 	if err == nil {
-		err = pods.Delete(l.ctx, name, metav1.DeleteOptions{})
+		err = pods.Delete(l.ctx, name, options)
 	}
 	if err != nil {
 		return err

@@ -71,6 +71,7 @@ type World struct {
 	Client  *fake.Clientset
 	Metrics *metrics.Metrics
 	Counts  componentmetrics.KubeRegistry
+	Runtime claims.Runtime
 	// Stop ends Claims before the test does.
 	Stop func()
 }
@@ -118,7 +119,7 @@ func NewWorld(t testing.TB, runtime claims.Runtime, changes ...func(*claims.Conf
 	if err := pods.Add(Requesting("1")); err != nil {
 		t.Fatal(err)
 	}
-	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts, Stop: stop}
+	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts, Runtime: runtime, Stop: stop}
 }
 
 // NoPods is a lister whose node has no pods yet.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
@@ -77,6 +80,12 @@ func (c *cluster) nodeLabels(ctx context.Context) (labels map[string]string, kno
 		return nil, false // there is none yet
 	}
 	return node.Labels, true
+}
+
+// advertised reports whether this node's Node says that device plugins of kubecri give out a resource.
+func (c *cluster) advertised(name types.ResourceName) bool {
+	node, err := c.Nodes.Lister().Get(c.node)
+	return err == nil && slices.Contains(strings.Split(node.Annotations[advertise.ResourcesAnnotation], ","), string(name))
 }
 
 // holders returns the containers of this node that were assigned anything of device plugins; not ok
