@@ -3,6 +3,7 @@ package monitoring
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -105,6 +106,9 @@ func TestAlertsAreDocumented(t *testing.T) {
 		if !bytes.Contains(page, []byte(row)) {
 			t.Errorf("docs/monitoring.md lacks the line %s", row)
 		}
+	}
+	if want := fmt.Sprintf("%d alerts with", len(seen)); !bytes.Contains(page, []byte(want)) {
+		t.Errorf("docs/monitoring.md does not say %q", want)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^### (Kubeslot\w+)$`).FindAllSubmatch(runbooks, -1) {
 		if !seen[string(m[1])] {

@@ -56,7 +56,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	cluster.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Kubeconfig of the controller's own identity. Empty means that of the pod it runs in.")
 	// API priority and fairness bounds how many requests are worked on at once, and so do our workers, of
-	// which each has one: 48 by default, where the API server has some 245 seats for all ServiceAccounts.
+	// which each has one: 56 by default, where the API server has some 245 seats for all ServiceAccounts.
 	// With a rate of 200 a second 50,000 brokers took 250 s at least, however idle the API server was.
 	cluster.Float32Var(&o.qps, "kube-api-qps", -1,
 		"Requests a second to the API server. -1 sets no limit: "+
@@ -78,7 +78,8 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Time between two tries to get or renew the Lease.")
 	work := groups.FlagSet("work")
 	work.IntVar(&o.workers, "concurrent-syncs", 8,
-		"How many Instances, SlotClaims, brokers of Instances, Services and Configurations are worked on at once, of each.")
+		"How many objects are worked on at once, of each kind: Instances, SlotClaims, brokers, Services of Instances, "+
+			"Services of Configurations, Configurations, and DeviceClasses.")
 	work.DurationVar(&o.claimGrace, "claim-grace", 5*time.Second,
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
 	work.StringVar(&o.schedulerName, "broker-scheduler-name", "",
