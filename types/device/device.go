@@ -21,8 +21,9 @@ type Device interface {
 	// UpdateNodeInfo writes what the node has: Capacity, Allocatable and Scorer
 	// for the annotation, KubeCap and KubeAlloc for node.status.
 	UpdateNodeInfo(*types.NodeInfo) error
-	// Allocate returns the mounts, the device node paths and the environment
-	// that the container needs, given what the scheduler assigned to its pod.
+	// Allocate returns the mounts, the device node paths or CDI names, and the
+	// environment that the container needs, given what the scheduler assigned to
+	// its pod.
 	Allocate(*types.PodInfo, *types.ContainerInfo) ([]Mount, []string, map[string]string, error)
 	// GetName returns the plugin's name, unique on the node.
 	GetName() string

@@ -1,6 +1,6 @@
 // Package slot names an Instance's usage slots and says who holds them: the
-// slot's name, its entry in Instance.spec.deviceUsage (a claim) and the
-// annotation of the container that uses it.
+// slot's name, its entry in Instance.spec.deviceUsage, which mirrors the
+// SlotClaim of that name, and the annotation of the container that uses it.
 //
 // The forms are Akri's, see "Maintaining Device Usage" in its
 // configuration-level-resources proposal.

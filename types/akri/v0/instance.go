@@ -62,8 +62,9 @@ type InstanceSpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	Capacity int32 `json:"capacity,omitempty"`
 
-	// brokerProperties are the environment variables of containers that use it:
-	// the device's properties, overridden by the Configuration's.
+	// brokerProperties are the device's properties, overridden by those of the
+	// Configuration. Its propertyPrefixes says which are environment variables of
+	// containers that use the device.
 	// +optional
 	BrokerProperties map[string]string `json:"brokerProperties,omitempty"`
 

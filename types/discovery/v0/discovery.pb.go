@@ -77,7 +77,8 @@ type RegisterDiscoveryHandlerRequest struct {
 	// What Configurations select the handler by (spec.discoveryHandler.name).
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Where the handler serves DiscoveryHandler: the path of a unix socket in the
-	// directory of discovery handlers, or http://host:port.
+	// directory of discovery handlers, http://host:port, or https://host:port, which
+	// needs spec.handlerCABundle of the Configuration.
 	Endpoint     string                                       `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	EndpointType RegisterDiscoveryHandlerRequest_EndpointType `protobuf:"varint,3,opt,name=endpoint_type,json=endpointType,proto3,enum=v0.RegisterDiscoveryHandlerRequest_EndpointType" json:"endpoint_type,omitempty"`
 	// Whether several nodes may reach the same device (an IP camera), so that equal

@@ -121,8 +121,8 @@ type Device struct {
 	// +optional
 	Gone bool `json:"gone,omitempty"`
 
-	// properties are what the discovery handler says of the device. Containers get
-	// them as environment variables.
+	// properties are what the discovery handler says of the device. propertyPrefixes
+	// of the Configuration says which are environment variables of containers.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256
 	Properties map[string]PropertyValue `json:"properties,omitempty"`
