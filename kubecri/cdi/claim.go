@@ -84,29 +84,30 @@ func (i *Injector) HasClaim(claim types.UID, requests ...string) bool {
 	})
 }
 
-// ClaimAnnotations returns the annotations of all specs of ResourceClaims, by the claims' UIDs.
-func (i *Injector) ClaimAnnotations() (map[types.UID]map[string]string, error) {
+// Claims returns the UIDs of the ResourceClaims that have specs.
+func (i *Injector) Claims() ([]types.UID, error) {
 	files, err := filepath.Glob(i.store.claimPath("*"))
-	if err != nil {
-		return nil, err
-	}
-	all := map[types.UID]map[string]string{}
+	var all []types.UID
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read a CDI spec: %w", err)
-		}
-		var spec specs.Spec
-		if err := json.Unmarshal(data, &spec); err != nil {
-			return nil, fmt.Errorf("read CDI spec %s: %w", file, err)
-		}
-		uid := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), claimPrefix), suffix)
-		all[types.UID(uid)] = spec.Annotations
+		all = append(all, types.UID(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), claimPrefix), suffix)))
 	}
-	return all, nil
+	return all, err
+}
+
+// ClaimAnnotations returns the annotations of a ResourceClaim's spec; nil where there is none.
+func (i *Injector) ClaimAnnotations(claim types.UID) (map[string]string, error) {
+	data, err := os.ReadFile(i.store.claimPath(claim))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var spec specs.Spec
+	if err == nil {
+		err = json.Unmarshal(data, &spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the CDI spec of ResourceClaim %s: %w", claim, err)
+	}
+	return spec.Annotations, nil
 }
 
 // RemoveClaim removes the spec of a ResourceClaim, if there is one.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,9 +36,14 @@ func TestSpecOfAResourceClaim(t *testing.T) {
 	if err := i.PutClaim("u1", requests, annotations); err != nil {
 		t.Fatal(err)
 	}
-	noted := map[types.UID]map[string]string{"u1": annotations}
-	if all, err := i.ClaimAnnotations(); err != nil || cmp.Diff(noted, all) != "" {
-		t.Errorf("annotations: %s (%v)", cmp.Diff(noted, all), err)
+	if noted, err := i.ClaimAnnotations("u1"); err != nil || cmp.Diff(annotations, noted) != "" {
+		t.Errorf("annotations: %s (%v)", cmp.Diff(annotations, noted), err)
+	}
+	if noted, err := i.ClaimAnnotations("u2"); err != nil || noted != nil {
+		t.Errorf("a claim that was not prepared has annotations %v (%v)", noted, err)
+	}
+	if all, err := i.Claims(); err != nil || !slices.Equal(all, []types.UID{"u1"}) {
+		t.Errorf("claims with specs: %v (%v)", all, err)
 	}
 	data, err := os.ReadFile(i.store.claimPath("u1"))
 	if err != nil {

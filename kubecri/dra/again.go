@@ -39,43 +39,56 @@ func annotationsOf(claim v1alpha1.ResourceClaimReference, all []want, held [][]s
 	return map[string]string{preparedAnnotation: string(text)}, err
 }
 
-// claimAgain claims what is prepared and not claimed.
-func (d *Driver) claimAgain(ctx context.Context) error {
+// recorded returns what a ResourceClaim is prepared with; nil for nothing.
+func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
+	if d.CDI == nil {
+		return nil, nil
+	}
+	annotations, err := d.CDI.ClaimAnnotations(claim)
+	if err != nil || annotations == nil {
+		return nil, err
+	}
+	p := &preparedClaim{}
+	if err := json.Unmarshal([]byte(annotations[preparedAnnotation]), p); err != nil {
+		return nil, fmt.Errorf("CDI spec of ResourceClaim %s: annotation %s: %w", claim, preparedAnnotation, err)
+	}
+	return p, nil
+}
+
+// eachPrepared calls do for each ResourceClaim that is prepared, with its lock. An error of one stops no other.
+func (d *Driver) eachPrepared(ctx context.Context,
+	do func(context.Context, types.UID, *preparedClaim) error) error {
 	if d.CDI == nil {
 		return nil
 	}
+	all, err := d.CDI.Claims()
+	errs := []error{err}
+	for _, claim := range all {
+		errs = append(errs, func() error {
+			d.busy.LockKey(string(claim))
+			defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+			p, err := d.recorded(claim)
+			if err != nil || p == nil { // it was unprepared meanwhile
+				return err
+			}
+			return do(ctx, claim, p)
+		}())
+	}
+	return errors.Join(errs...)
+}
+
+// claimAgain claims what is prepared and not claimed.
+func (d *Driver) claimAgain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := d.Claims.Ready(ctx); err != nil {
 		return err
 	}
-	specs, err := d.CDI.ClaimAnnotations()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for claim := range specs {
-		errs = append(errs, d.claimOneAgain(ctx, claim))
-	}
-	return errors.Join(errs...)
+	return d.eachPrepared(ctx, d.claimRecorded)
 }
 
-func (d *Driver) claimOneAgain(ctx context.Context, claim types.UID) error {
-	d.busy.LockKey(string(claim))
-	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
-	return d.claimLocked(ctx, claim)
-}
-
-// claimLocked claims what a ResourceClaim is prepared with; the caller has its lock.
-func (d *Driver) claimLocked(ctx context.Context, claim types.UID) error {
-	specs, err := d.CDI.ClaimAnnotations() // it may have been unprepared meanwhile
-	if err != nil || specs[claim] == nil {
-		return err
-	}
-	var p preparedClaim
-	if err := json.Unmarshal([]byte(specs[claim][preparedAnnotation]), &p); err != nil {
-		return fmt.Errorf("CDI spec of ResourceClaim %s: annotation %s: %w", claim, preparedAnnotation, err)
-	}
+// claimRecorded claims what a ResourceClaim is prepared with; the caller has its lock.
+func (d *Driver) claimRecorded(ctx context.Context, claim types.UID, p *preparedClaim) error {
 	var errs []error
 	for holder, names := range p.Slots {
 		for _, text := range names {

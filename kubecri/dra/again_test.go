@@ -1,9 +1,12 @@
 package dra
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -82,5 +85,27 @@ func TestClaimedAgain(t *testing.T) {
 	}
 	if now := a.claimed(t); len(now) != 1 || now[camera+"-1"] != "another" {
 		t.Errorf("after it was unprepared: %v", now)
+	}
+}
+
+// A CDI spec that cannot be read keeps no other ResourceClaim's slots from being claimed again.
+func TestSpecThatCannotBeRead(t *testing.T) {
+	a := newAPI(configuration(3))
+	r := start(t, a, here, t.TempDir())
+	for _, uid := range []types.UID{"u1", "u2"} {
+		if err := r.ask(t, claim(uid, "one "+camera+" 1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(r.specPath("u1"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.remove(t, camera+"-1")
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 1 })
+	if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
+		t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
+	}
+	if holder := a.claimed(t)[camera+"-1"]; holder != "dra.u2.s0" {
+		t.Errorf("slot 1 is held by %q", holder)
 	}
 }

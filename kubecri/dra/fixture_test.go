@@ -291,8 +291,12 @@ func (r *rig) ask(t *testing.T, c *resourceapi.ResourceClaim) error {
 	return results[c.UID].Err
 }
 
+func (r *rig) specPath(uid types.UID) string {
+	return filepath.Join(r.runtime.dir, "slots.kubeslot.io-claim-"+string(uid)+".json")
+}
+
 func (r *rig) spec(uid types.UID) string {
-	data, _ := os.ReadFile(filepath.Join(r.runtime.dir, "slots.kubeslot.io-claim-"+string(uid)+".json"))
+	data, _ := os.ReadFile(r.specPath(uid))
 	return string(data)
 }
 

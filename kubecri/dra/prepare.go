@@ -40,7 +40,11 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
 	if d.CDI != nil && !complete(all, held) {
 		// Containers may run with slots whose claims somebody deleted: not with others then.
-		if err := d.claimLocked(ctx, claim.UID); err != nil {
+		p, err := d.recorded(claim.UID)
+		if err == nil && p != nil {
+			err = d.claimRecorded(ctx, claim.UID, p)
+		}
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot claim again what a ResourceClaim is prepared with",
 				"resourceClaim", klog.KObj(claim))
 		}
