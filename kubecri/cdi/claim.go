@@ -53,7 +53,8 @@ func (i *Injector) Usable() error {
 		"turn CDI on (containerd's enable_cdi), or give kubecri a --cdi-dir that the runtime reads", i.store.dir)
 }
 
-// PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations.
+// PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations. A container with a
+// request that is not among them cannot be created.
 func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Additions,
 	annotations map[string]string) error {
 	data, err := describeClaim(claim, requests, annotations)
@@ -140,6 +141,10 @@ func describeClaim(claim types.UID, requests map[string]inject.Additions,
 			edits.Env = append(edits.Env, v.Name+"="+v.Value)
 		}
 		spec.Devices = append(spec.Devices, specs.Device{Name: claimDevice(claim, request), ContainerEdits: edits})
+	}
+	if len(spec.Devices) == 0 { // a spec has to have one, and a device an edit
+		none := specs.ContainerEdits{Env: []string{inject.DevicesEnv + "=[]"}}
+		spec.Devices = []specs.Device{{Name: string(claim), ContainerEdits: none}}
 	}
 	return encode(spec)
 }

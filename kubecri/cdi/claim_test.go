@@ -76,6 +76,17 @@ func TestSpecOfAResourceClaim(t *testing.T) {
 	if err := i.store.prune(func(string) bool { return true }); err != nil || !i.HasClaim("u1") {
 		t.Errorf("removed with the specs of devices that are gone (%v)", err)
 	}
+	if err := i.PutClaim("u1", nil, annotations); err != nil {
+		t.Fatal(err)
+	}
+	if data, err = os.ReadFile(i.store.claimPath("u1")); err != nil {
+		t.Fatal(err)
+	}
+	got = specs.Spec{}
+	if err := json.Unmarshal(data, &got); err != nil || len(got.Devices) != 1 || got.Devices[0].Name != "u1" ||
+		len(got.Devices[0].ContainerEdits.Env) == 0 {
+		t.Errorf("runtimes refuse a spec without devices, or a device without edits: %s (%v)", data, err)
+	}
 	for range 2 {
 		if err := i.RemoveClaim("u1"); err != nil || i.HasClaim("u1") {
 			t.Errorf("not removed: %v", err)

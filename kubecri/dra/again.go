@@ -2,7 +2,6 @@ package dra
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -15,67 +14,7 @@ import (
 )
 
 // A SlotClaim may be deleted while its ResourceClaim is prepared, and containers use the slot: with the Node
-// object, which owns it, or by hand. It is made again, as that of a container is. What was prepared is in an
-// annotation of the ResourceClaim's CDI spec.
-
-// preparedAnnotation has a preparedClaim as JSON.
-const preparedAnnotation = v1alpha1.DRADriver + "/prepared"
-
-// preparedClaim is what a ResourceClaim has here.
-type preparedClaim struct {
-	Namespace string              `json:"namespace"`
-	Name      string              `json:"name"`
-	Slots     map[string][]string `json:"slots"` // their names, by holder
-}
-
-func annotationsOf(claim v1alpha1.ResourceClaimReference, all []want, held [][]slot.Name) (map[string]string, error) {
-	p := preparedClaim{Namespace: claim.Namespace, Name: claim.Name, Slots: map[string][]string{}}
-	for i, w := range all {
-		for _, name := range held[i] {
-			p.Slots[w.holder] = append(p.Slots[w.holder], name.String())
-		}
-	}
-	text, err := json.Marshal(p)
-	return map[string]string{preparedAnnotation: string(text)}, err
-}
-
-// recorded returns what a ResourceClaim is prepared with; nil for nothing.
-func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
-	if d.CDI == nil {
-		return nil, nil
-	}
-	annotations, err := d.CDI.ClaimAnnotations(claim)
-	if err != nil || annotations == nil {
-		return nil, err
-	}
-	p := &preparedClaim{}
-	if err := json.Unmarshal([]byte(annotations[preparedAnnotation]), p); err != nil {
-		return nil, fmt.Errorf("CDI spec of ResourceClaim %s: annotation %s: %w", claim, preparedAnnotation, err)
-	}
-	return p, nil
-}
-
-// eachPrepared calls do for each ResourceClaim that is prepared, with its lock. An error of one stops no other.
-func (d *Driver) eachPrepared(ctx context.Context,
-	do func(context.Context, types.UID, *preparedClaim) error) error {
-	if d.CDI == nil {
-		return nil
-	}
-	all, err := d.CDI.Claims()
-	errs := []error{err}
-	for _, claim := range all {
-		errs = append(errs, func() error {
-			d.busy.LockKey(string(claim))
-			defer func() { _ = d.busy.UnlockKey(string(claim)) }()
-			p, err := d.recorded(claim)
-			if err != nil || p == nil { // it was unprepared meanwhile
-				return err
-			}
-			return do(ctx, claim, p)
-		}())
-	}
-	return errors.Join(errs...)
-}
+// object, which owns it, or by hand. It is made again, as that of a container is.
 
 // claimAgain claims what is prepared and not claimed.
 func (d *Driver) claimAgain(ctx context.Context) error {
@@ -84,7 +23,7 @@ func (d *Driver) claimAgain(ctx context.Context) error {
 	if err := d.Claims.Ready(ctx); err != nil {
 		return err
 	}
-	return d.eachPrepared(ctx, d.claimRecorded)
+	return d.eachPrepared(func(claim types.UID, p *preparedClaim) error { return d.claimRecorded(ctx, claim, p) })
 }
 
 // claimRecorded claims what a ResourceClaim is prepared with; the caller has its lock.

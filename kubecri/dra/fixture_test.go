@@ -180,6 +180,7 @@ func (r *fakeRuntime) Status(context.Context, *runtimeapi.StatusRequest,
 type devices struct {
 	mu      sync.Mutex
 	seen    map[string]discovery.Device
+	unknown bool // whether it sees others is not known yet
 	changed chan struct{}
 }
 
@@ -190,9 +191,10 @@ func (d *devices) Devices() (map[string]discovery.Device, <-chan struct{}) {
 }
 
 func (d *devices) Gone(instance string) bool {
-	seen, _ := d.Devices()
-	_, is := seen[instance]
-	return !is
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, is := d.seen[instance]
+	return !is && !d.unknown
 }
 
 func (d *devices) set(seen map[string]discovery.Device) {

@@ -17,7 +17,6 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/inject"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -72,7 +71,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		}
 	}
 	if err == nil {
-		err = d.describe(claim, all, held, devices)
+		err = d.describe(claim.UID, recordOf(claim, all, held), devices)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.giveBack(ctx, took))
@@ -237,43 +236,6 @@ func (d *Driver) giveBack(ctx context.Context, names []slot.Name) error {
 		errs = append(errs, d.Claims.GiveBack(ctx, name))
 	}
 	return errors.Join(errs...)
-}
-
-// describe writes the CDI spec of the ResourceClaim: a device for each request, with all that its slots
-// bring. Of a container with several requests one's AKRI_DEVICES wins, so that each has another of its name.
-func (d *Driver) describe(claim *resourceapi.ResourceClaim, all []want, held [][]slot.Name,
-	devices map[string]discovery.Device) error {
-	grants := map[string][]inject.Grant{}
-	for i, w := range all {
-		for _, name := range held[i] {
-			grants[w.request] = append(grants[w.request], inject.Grant{Slot: name, Holder: w.holder,
-				Device: devices[w.instance],
-				Broker: claim.Labels[akriv0.BrokerLabel] == v1alpha1.DeviceConfiguration(w.instance)})
-		}
-	}
-	given := map[string]inject.Additions{}
-	for request, of := range grants {
-		edits, err := inject.SlotEdits("", of)
-		if err != nil {
-			return fmt.Errorf("request %s: %w", request, err)
-		}
-		add, err := inject.Merge(inject.Container{}, edits...)
-		if err != nil {
-			return fmt.Errorf("request %s: %w", request, err)
-		}
-		for _, v := range add.Env {
-			if v.Name == inject.DevicesEnv {
-				name, _, _ := strings.Cut(request, "/") // without the subrequest
-				add.Env = append(add.Env, inject.Variable{Name: inject.ListName(name), Value: v.Value})
-			}
-		}
-		given[request] = add
-	}
-	annotations, err := annotationsOf(reference(claim), all, held)
-	if err != nil {
-		return err
-	}
-	return d.CDI.PutClaim(claim.UID, given, annotations)
 }
 
 // prepared is what the kubelet is to know. The runtime gets the name of a request's CDI device once.

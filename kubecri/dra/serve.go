@@ -73,6 +73,8 @@ func (d *Driver) Run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
+	_, _ = d.describeAgain(ctx) // before the kubelet is answered; followDevices tries again, and says why
+	running.Go(func() { d.followDevices(ctx) })
 	running.Go(func() { d.keep(ctx) })
 	failing := false
 	for {

@@ -34,18 +34,24 @@ func (r *rig) run(t *testing.T) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
+// shortDir is a directory whose name is short, for sockets' paths.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dra")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // There is no driver before a Configuration is DRA's. From then on the kubelet finds it, also after kubecri
 // was started again, and while another Configuration is not DRA's any more.
 func TestServe(t *testing.T) {
 	c := configuration(2)
 	c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
 	a := newAPI(c, claim("u1", "one "+camera+" 1"))
-	base, err := os.MkdirTemp("", "dra") // short, for the sockets' paths
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	r := start(t, a, here, base)
+	r := start(t, a, here, shortDir(t))
 	stop := r.run(t)
 	registry := filepath.Join(r.KubeletDirectory, "plugins_registry", "slots.kubeslot.io-reg.sock")
 	unrelated := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mic"}}
@@ -63,6 +69,7 @@ func TestServe(t *testing.T) {
 	}
 	info := func() *registerapi.PluginInfo {
 		var info *registerapi.PluginInfo
+		var err error
 		await(t, "the driver to register", func() bool {
 			info, err = registerapi.NewRegistrationClient(dial(t, registry)).GetInfo(t.Context(),
 				&registerapi.InfoRequest{})
