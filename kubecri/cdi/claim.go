@@ -67,24 +67,6 @@ func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Addition
 	return nil
 }
 
-// HasClaim reports whether the ResourceClaim has a spec with devices for these requests.
-func (i *Injector) HasClaim(claim types.UID, requests ...string) bool {
-	data, err := os.ReadFile(i.store.claimPath(claim))
-	if err != nil {
-		return false
-	}
-	var spec specs.Spec
-	if json.Unmarshal(data, &spec) != nil {
-		return false
-	}
-	return !slices.ContainsFunc(requests, func(request string) bool {
-		return !slices.ContainsFunc(spec.Devices, func(d specs.Device) bool {
-			return d.Name == claimDevice(claim,
-				request)
-		})
-	})
-}
-
 // Claims returns the UIDs of the ResourceClaims that have specs.
 func (i *Injector) Claims() ([]types.UID, error) {
 	files, err := filepath.Glob(i.store.claimPath("*"))

@@ -148,6 +148,13 @@ type fakeRuntime struct {
 	containers []*runtimeapi.Container
 }
 
+// has sets the containers.
+func (r *fakeRuntime) has(containers ...*runtimeapi.Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers = containers
+}
+
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest,
 	...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
 	r.mu.Lock()

@@ -65,9 +65,7 @@ func TestLeftovers(t *testing.T) {
 			if err := r.ask(t, allocated); err != nil {
 				t.Fatal(err)
 			}
-			r.runtime.mu.Lock()
-			r.runtime.containers = test.containers
-			r.runtime.mu.Unlock()
+			r.runtime.has(test.containers...)
 			if err := r.leftovers(t.Context()); (err != nil) != (len(test.containers) > 0 && !test.released) {
 				t.Error(err)
 			}

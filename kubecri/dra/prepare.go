@@ -22,8 +22,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim that has both
-// already is left as it is, also when its device is gone since.
+// prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim whose spec names the
+// slots that it has is left as it is, also when its device is gone since.
 func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
 	all, err := wants(claim)
 	if err != nil {
@@ -36,25 +36,23 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if err := d.Claims.Ready(ctx); err != nil {
 		return nil, err
 	}
-	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
-	if d.CDI != nil && !complete(all, held) {
-		// Containers may run with slots whose claims somebody deleted: not with others then.
-		p, err := d.recorded(claim.UID)
-		if err == nil && p != nil {
-			err = d.claimRecorded(ctx, claim.UID, p)
-		}
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot claim again what a ResourceClaim is prepared with",
-				"resourceClaim", klog.KObj(claim))
-		}
-		held, surplus = compare(claim.UID, all, d.Claims.OfDRA(""))
+	p, lost := d.recorded(claim.UID)
+	if p != nil { // somebody may have deleted claims of it
+		lost = d.claimRecorded(ctx, claim.UID, p)
 	}
-	if d.CDI != nil && len(surplus) == 0 && complete(all, held) && d.CDI.HasClaim(claim.UID, requests(all)...) {
+	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
+	now := recordOf(claim, all, held)
+	if lost == nil && len(surplus) == 0 && complete(all, held) && p.same(now) {
 		return prepared(claim.UID, all), nil
 	}
 	devices, err := d.check(ctx, claim.Namespace, all)
 	if err != nil {
 		return nil, err
+	}
+	if lost != nil || p != nil && !p.within(now) {
+		if err := d.revoke(ctx, reference(claim), p); err != nil {
+			return nil, errors.Join(lost, fmt.Errorf("it was prepared with other slots before: %w", err))
+		}
 	}
 	for _, c := range surplus {
 		if err := d.Claims.Release(ctx, c); err != nil {
@@ -252,14 +250,6 @@ func prepared(claim types.UID, all []want) []kubeletplugin.Device {
 		devices = append(devices, device)
 	}
 	return devices
-}
-
-func requests(all []want) []string {
-	var names []string
-	for _, w := range all {
-		names = append(names, w.request)
-	}
-	return names
 }
 
 // unprepare removes the CDI spec of a ResourceClaim and then releases its slots, so that a spec is never

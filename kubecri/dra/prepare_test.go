@@ -270,23 +270,6 @@ func TestPrepareAtOnce(t *testing.T) {
 	}
 }
 
-// A claim that was allocated anew has the slots of its new allocation alone.
-func TestAllocatedAnew(t *testing.T) {
-	a := newAPI(configuration(3))
-	r := start(t, a, here, t.TempDir())
-	if err := r.ask(t, claim("u1", "one "+camera+" 2")); err != nil {
-		t.Fatal(err)
-	}
-	c := claim("u1", "one "+other+" 1", "two "+other+" 1")
-	if err := r.ask(t, c); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]string{other + "-0": "dra.u1.s0", other + "-1": "dra.u1.s1"},
-		a.claimed(t)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		of    func(*akriv0.Configuration)
@@ -353,9 +336,7 @@ func TestNoNode(t *testing.T) {
 func TestSlotOfAContainer(t *testing.T) {
 	a := newAPI(configuration(2))
 	r := start(t, a, here, t.TempDir())
-	r.runtime.mu.Lock()
-	r.runtime.containers = append(r.runtime.containers, container("c1", "p1", camera+"-0"))
-	r.runtime.mu.Unlock()
+	r.runtime.has(container("c1", "p1", camera+"-0"))
 	a.set(away) // so that it is not claimed again yet
 	r.Claims.Resync()
 	await(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera, "")) == 1 })

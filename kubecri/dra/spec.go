@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ type preparedClaim struct {
 	Name      string              `json:"name"`
 	Broker    string              `json:"broker,omitempty"` // the Configuration of whose brokers the claim is
 	Slots     map[string][]string `json:"slots"`            // their names, by holder
-	// Requests are the slots of each request. Without, nothing is described: an older kubecri wrote it.
+	// Requests are the slots of each request. Without, nothing is described: it is revoked, or of an older kubecri.
 	Requests map[string][]string `json:"requests"`
 	// Nodes say which device nodes those of the spec are, by path.
 	Nodes map[string]string `json:"nodes,omitempty"`
@@ -51,6 +52,24 @@ func recordOf(claim *resourceapi.ResourceClaim, all []want, held [][]slot.Name) 
 		}
 	}
 	return p
+}
+
+// same reports whether both name the same slots, for the same holders and requests.
+func (p *preparedClaim) same(other *preparedClaim) bool {
+	return p != nil && maps.EqualFunc(p.Slots, other.Slots, slices.Equal[[]string]) &&
+		maps.EqualFunc(p.Requests, other.Requests, slices.Equal[[]string])
+}
+
+// within reports whether the other has all of its slots, by the same holders.
+func (p *preparedClaim) within(other *preparedClaim) bool {
+	for holder, names := range p.Slots {
+		for _, name := range names {
+			if !slices.Contains(other.Slots[holder], name) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // instances are those of its slots.
