@@ -46,7 +46,8 @@ func shortDir(t *testing.T) string {
 }
 
 // There is no driver before a Configuration is DRA's. From then on the kubelet finds it, also after kubecri
-// was started again, and while another Configuration is not DRA's any more.
+// was started again, and when no Configuration is DRA's any more and no ResourceClaim holds a slot: the kubelet may
+// not have heard yet that it is unprepared.
 func TestServe(t *testing.T) {
 	c := configuration(2)
 	c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
@@ -94,7 +95,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("the socket went with the process, for which the kubelet forgets the driver: %v", err)
 	}
 	again := start(t, a, here, r.dir)
-	defer again.run(t)()
+	stop = again.run(t)
 	if now := info(); now.Endpoint != first.Endpoint {
 		t.Errorf("registers as %v", now)
 	}
@@ -102,6 +103,10 @@ func TestServe(t *testing.T) {
 		&drapb.NodeUnprepareResourcesRequest{Claims: request.Claims}, grpc.WaitForReady(true))
 	if err != nil || got.Claims["u1"].Error != "" || len(a.claimed(t)) != 0 {
 		t.Errorf("%v, %v; slots %v", got, err, a.claimed(t))
+	}
+	stop()
+	if !start(t, newAPI(c), here, r.dir).needed() {
+		t.Error("no driver is needed, and the kubelet may ask again")
 	}
 }
 
