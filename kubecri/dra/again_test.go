@@ -77,7 +77,7 @@ func TestClaimedAgain(t *testing.T) {
 	if err := r.claimAgain(t.Context()); err == nil {
 		t.Error("another has the slot, and nothing says so")
 	}
-	if err := r.unprepare(t.Context(), "u1"); err != nil {
+	if err := unprepare(t, r, "u1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.claimAgain(t.Context()); err != nil {

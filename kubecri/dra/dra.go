@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // callTimeout bounds one Prepare or Unprepare of a claim. The kubelet waits 45 s, and tries again.
@@ -123,7 +124,8 @@ func (d *Driver) UnprepareResourceClaims(ctx context.Context,
 	all []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	results := map[types.UID]error{}
 	for _, claim := range all {
-		err := d.unprepare(ctx, claim.UID)
+		err := d.unprepare(ctx, v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name,
+			UID: claim.UID})
 		if err != nil {
 			err = fmt.Errorf("ResourceClaim %s/%s cannot be unprepared on node %s: %w", claim.Namespace, claim.Name,
 				d.Node, err)

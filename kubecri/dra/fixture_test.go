@@ -146,6 +146,7 @@ type fakeRuntime struct {
 	dir        string
 	mu         sync.Mutex
 	containers []*runtimeapi.Container
+	asked      func() // if set, is called when it is asked for them
 }
 
 // has sets the containers.
@@ -159,6 +160,9 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 	...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.asked != nil {
+		r.asked()
+	}
 	return &runtimeapi.ListContainersResponse{Containers: slices.Clone(r.containers)}, nil
 }
 

@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -87,5 +90,94 @@ func TestSlotLostWhilePrepared(t *testing.T) {
 	r.runtime.has()
 	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-1"] != "dra.u1.s0" {
 		t.Errorf("its container has ended: %v; slots %v", err, a.claimed(t))
+	}
+}
+
+// The kubelet has a claim unprepared while containers of a pod that was deleted by force run still. Its slots stay,
+// and no container is created with them from before the runtime is asked; once the last has ended they are free.
+func TestUnpreparedWhileAContainerRuns(t *testing.T) {
+	a := newAPI(configuration(2))
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	r.runtime.has(container("c1", "forced", ""))
+	r.runtime.asked = func() {
+		if !r.says(`!"u1-one"`)() {
+			t.Error("a container that is created now is not listed, and gets the device")
+		}
+	}
+	for range 2 {
+		if err := unprepare(t, r, "u1"); err == nil || !strings.Contains(err.Error(), "ns/pod-forced") {
+			t.Errorf("a container uses its slots, and the error is %v", err)
+		}
+		if a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+			t.Errorf("released: %v", a.claimed(t))
+		}
+	}
+	a.remove(t, camera+"-0")
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	if err := r.claimAgain(t.Context()); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+		t.Errorf("not claimed again: %v; slots %v", err, a.claimed(t))
+	}
+	if _, err := r.describeAgain(t.Context()); err != nil || !r.says(`!"u1-one"`)() {
+		t.Errorf("described again (%v):\n%s", err, r.spec("u1"))
+	}
+	r.runtime.has()
+	if err := unprepare(t, r, "u1"); err != nil || len(a.claimed(t)) != 0 || r.spec("u1") != "" {
+		t.Errorf("%v; slots %v", err, a.claimed(t))
+	}
+}
+
+// A container may use a ResourceClaim if it has not ended and its pod uses the claim, or is one that only the runtime
+// knows.
+func TestUser(t *testing.T) {
+	in := func(state runtimeapi.ContainerState, pod string) *runtimeapi.Container {
+		c := container("c1", pod, "")
+		c.State = state
+		return c
+	}
+	elsewhere := container("c1", "unknown", "")
+	elsewhere.Labels["io.kubernetes.pod.namespace"] = "other"
+	const running, created = runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_CREATED
+	failed := podOf("p", "claim-u1")
+	failed.Status.Phase = corev1.PodFailed
+	ready, static := &runtimeapi.PodSandbox{}, &runtimeapi.PodSandbox{Annotations: map[string]string{
+		"kubernetes.io/config.source": "file"}}
+	api := &runtimeapi.PodSandbox{Annotations: map[string]string{"kubernetes.io/config.source": "api"}}
+	stopped := &runtimeapi.PodSandbox{State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
+	for name, test := range map[string]struct {
+		container *runtimeapi.Container
+		sandbox   *runtimeapi.PodSandbox
+		pod       *corev1.Pod
+		want      bool
+	}{
+		"of a pod that is not known":         {in(running, "unknown"), api, nil, true},
+		"whose sandbox is not known, either": {in(running, "unknown"), nil, nil, true},
+		"in an unknown state": {in(runtimeapi.ContainerState_CONTAINER_UNKNOWN, "unknown"), stopped, nil,
+			true},
+		"created, and to start":           {in(created, "unknown"), ready, nil, true},
+		"created, and not to start":       {in(created, "unknown"), stopped, nil, false},
+		"ended":                           {in(runtimeapi.ContainerState_CONTAINER_EXITED, "unknown"), ready, nil, false},
+		"of another namespace":            {elsewhere, ready, nil, false},
+		"of a static pod":                 {in(running, "unknown"), static, nil, false},
+		"of a pod with the claim":         {in(running, "uid-of-pod"), ready, podOf("p", "claim-u1"), true},
+		"the same, by the API ended":      {in(running, "uid-of-pod"), ready, failed, true},
+		"of a pod with another claim":     {in(running, "uid-of-pod"), ready, podOf("p", "another"), false},
+		"of a pod whose name is that one": {in(running, "former"), ready, podOf("p", "another"), true},
+	} {
+		listed := crilist.Listing{Containers: []*runtimeapi.Container{test.container},
+			Sandboxes: map[string]*runtimeapi.PodSandbox{}}
+		if test.sandbox != nil {
+			listed.Sandboxes[test.container.PodSandboxId] = test.sandbox
+		}
+		var pods []*corev1.Pod
+		if test.pod != nil {
+			pods = append(pods, test.pod)
+		}
+		ref := v1alpha1.ResourceClaimReference{Namespace: "ns", Name: "claim-u1", UID: "u1"}
+		if got := user(listed, pods, ref) != nil; got != test.want {
+			t.Errorf("a container %s: may use the claim: %t", name, got)
+		}
 	}
 }

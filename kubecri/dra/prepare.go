@@ -252,27 +252,34 @@ func prepared(claim types.UID, all []want) []kubeletplugin.Device {
 	return devices
 }
 
-// unprepare removes the CDI spec of a ResourceClaim and then releases its slots, so that a spec is never
-// left without slots by which it is found.
-func (d *Driver) unprepare(ctx context.Context, claim types.UID) error {
-	d.busy.LockKey(string(claim))
-	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+// unprepare releases all that a ResourceClaim has here.
+func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
+	d.busy.LockKey(string(ref.UID))
+	defer func() { _ = d.busy.UnlockKey(string(ref.UID)) }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if d.CDI != nil {
-		if err := d.CDI.RemoveClaim(claim); err != nil {
-			return err
-		}
-	}
 	all, err := d.Claims.ListOfDRA(ctx)
 	if err != nil {
 		return err
 	}
+	return d.release(ctx, ref, slices.DeleteFunc(all, func(c *v1alpha1.SlotClaim) bool {
+		return !holdsFor(ref.UID, c.Spec.Holder)
+	}))
+}
+
+// release revokes what a ResourceClaim is prepared with and then releases slots of it: those of a claim that is
+// prepared are always found by its spec or by their SlotClaims.
+func (d *Driver) release(ctx context.Context, ref v1alpha1.ResourceClaimReference, all []*v1alpha1.SlotClaim) error {
+	p, err := d.recorded(ref.UID)
+	if p == nil && err == nil && len(all) == 0 {
+		return nil
+	}
+	if err := d.revoke(ctx, ref, p); err != nil {
+		return err
+	}
 	var errs []error
 	for _, c := range all {
-		if holdsFor(claim, c.Spec.Holder) {
-			errs = append(errs, d.Claims.Release(ctx, c))
-		}
+		errs = append(errs, d.Claims.Release(ctx, c))
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,8 @@ import (
 
 func unprepare(t *testing.T, r *rig, uid types.UID) error {
 	t.Helper()
-	results, err := r.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{{UID: uid}})
+	results, err := r.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{{UID: uid,
+		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "claim-" + string(uid)}}})
 	if _, ok := results[uid]; err != nil || !ok {
 		t.Fatalf("%v (%v), want one result", results, err)
 	}

@@ -110,14 +110,28 @@ func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
 	return p, nil
 }
 
+// allRecorded returns what all ResourceClaims are prepared with, also with an error of specs that cannot be read.
+func (d *Driver) allRecorded() (map[types.UID]*preparedClaim, error) {
+	all := map[types.UID]*preparedClaim{}
+	if d.CDI == nil {
+		return all, nil
+	}
+	claims, err := d.CDI.Claims()
+	errs := []error{err}
+	for _, claim := range claims {
+		p, err := d.recorded(claim)
+		if errs = append(errs, err); p != nil {
+			all[claim] = p
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
 // eachPrepared calls do for each ResourceClaim that is prepared, with its lock. An error of one stops no other.
 func (d *Driver) eachPrepared(do func(types.UID, *preparedClaim) error) error {
-	if d.CDI == nil {
-		return nil
-	}
-	all, err := d.CDI.Claims()
+	all, err := d.allRecorded()
 	errs := []error{err}
-	for _, claim := range all {
+	for claim := range all {
 		errs = append(errs, func() error {
 			d.busy.LockKey(string(claim))
 			defer func() { _ = d.busy.UnlockKey(string(claim)) }()
