@@ -35,12 +35,13 @@ type Config struct {
 	Kube kubernetes.Interface
 	// Claims is the owner of the node's SlotClaims.
 	Claims *claims.Claims
-	// Configurations are those of all namespaces; SlotClaims, Slices and Pods those of this node. Whoever
-	// made the informers starts them, after New.
+	// Configurations are those of all namespaces; SlotClaims, Slices and Pods those of this node, and Nodes is it.
+	// Whoever made the informers starts them, after New.
 	Configurations akriinformers.ConfigurationInformer
 	SlotClaims     informers.SlotClaimInformer
 	Slices         informers.DeviceSliceInformer
 	Pods           coreinformers.PodInformer
+	Nodes          coreinformers.NodeInformer
 	// Namespaces is asked where a Configuration selects namespaces by labels.
 	Namespaces claims.NamespaceLabels
 	// Device returns the device behind an Instance, or why it cannot be used. It may wait until ctx is done,
@@ -74,9 +75,9 @@ type Devices interface {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	wake    chan struct{}     // asks for another look at whether the driver is needed
-	deleted chan struct{}     // says that a SlotClaim was deleted
-	busy    keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
+	wake  chan struct{}     // asks for another look at whether the driver is needed
+	again chan struct{}     // asks for what is prepared to be claimed again
+	busy  keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
@@ -87,7 +88,7 @@ func New(config Config) (*Driver, error) {
 	case config.Node == "", config.KubeletDirectory == "":
 		return nil, errors.New("dra: the node's name and the kubelet's directory are required")
 	case config.Kube == nil, config.Claims == nil, config.Configurations == nil, config.SlotClaims == nil,
-		config.Slices == nil,
+		config.Slices == nil, config.Nodes == nil,
 		config.Pods == nil, config.Namespaces == nil, config.Device == nil, config.Seen == nil, config.Runtime == nil:
 		return nil, errors.New("dra: client, claims, informers, namespaces, devices and runtime are required")
 	case config.Resync <= 0, config.DeviceTimeout <= 0:
@@ -98,7 +99,7 @@ func New(config Config) (*Driver, error) {
 		config.Clock = clock.RealClock{}
 	}
 	d := &Driver{Config: config, wake: make(chan struct{}, 1),
-		deleted: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
+		again: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
 	return d, d.follow()
 }
 

@@ -37,7 +37,7 @@ func (d *Driver) keep(ctx context.Context) {
 		failing = err != nil
 		select {
 		case <-ticker.C():
-		case <-d.deleted:
+		case <-d.again:
 		case <-ctx.Done():
 			return
 		}

@@ -142,7 +142,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	if c := d.configuration(w.instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked, since := d.taken(w, *held), false, d.Clock.Now()
+	taken, asked, since := d.taken(claim.UID, w, *held), false, d.Clock.Now()
 	for len(*held) < w.slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
@@ -154,7 +154,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 			case <-ctx.Done():
 				return took, noneFree(w, len(*held), capacity, taken)
 			}
-			taken, asked = d.taken(w, *held), false
+			taken, asked = d.taken(claim.UID, w, *held), false
 			continue
 		}
 		name := slot.Name{Instance: w.instance, Index: index}
@@ -191,10 +191,20 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	return took, nil
 }
 
-// taken returns who has slots of the device, by index, and "" for those that are held. A slot of the same
-// holder that the watch showed after held was read is not among them, so that take finds it.
-func (d *Driver) taken(w *want, held []slot.Name) map[int]string {
+// taken returns who has slots of the device, by index, and "" for those that are held. Another claim has those that
+// its spec names, also while they are not claimed. A slot of the same holder that the watch showed after held was
+// read is not among them, so that take finds it.
+func (d *Driver) taken(claim types.UID, w *want, held []slot.Name) map[int]string {
 	taken := d.Claims.Taken(w.instance, w.holder)
+	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
+	delete(recorded, claim)
+	for _, p := range recorded {
+		for _, name := range p.slots() {
+			if _, is := taken[name.Index]; !is && name.Instance == w.instance {
+				taken[name.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", p.Namespace, p.Name, d.Node)
+			}
+		}
+	}
 	for _, name := range held {
 		taken[name.Index] = ""
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -35,7 +36,18 @@ func (d *Driver) follow() error {
 		}
 	}
 	_, err := d.SlotClaims.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(any) { ask(d.deleted) }})
+		DeleteFunc: func(any) { ask(d.again) }})
+	if err != nil {
+		return err
+	}
+	// While there is no Node object, nothing can be claimed.
+	_, err = d.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { ask(d.again) },
+		UpdateFunc: func(was, is any) {
+			if was.(*corev1.Node).UID != is.(*corev1.Node).UID {
+				ask(d.again)
+			}
+		}})
 	return err
 }
 

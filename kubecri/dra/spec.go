@@ -72,13 +72,13 @@ func (p *preparedClaim) within(other *preparedClaim) bool {
 	return true
 }
 
-// instances are those of its slots.
-func (p *preparedClaim) instances() []string {
-	var all []string
+// slots are all that it names.
+func (p *preparedClaim) slots() []slot.Name {
+	var all []slot.Name
 	for _, names := range p.Slots {
 		for _, text := range names {
-			if name, err := slot.Parse(text); err == nil && !slices.Contains(all, name.Instance) {
-				all = append(all, name.Instance)
+			if name, err := slot.Parse(text); err == nil {
+				all = append(all, name)
 			}
 		}
 	}
@@ -236,15 +236,16 @@ func (d *Driver) describeAgain(ctx context.Context) (<-chan struct{}, error) {
 			return nil
 		}
 		devices := map[string]discovery.Device{}
-		for _, instance := range p.instances() {
-			if _, sees := seen[instance]; !sees {
-				if !d.Seen.Gone(instance) && p.unchanged() {
+		for _, name := range p.slots() {
+			if _, sees := seen[name.Instance]; !sees {
+				if !d.Seen.Gone(name.Instance) && p.unchanged() {
 					return nil // not known yet
 				}
 				continue
 			}
-			if device, err := d.device(ctx, instance); err == nil { // an error of paths that it may not have any more
-				devices[instance] = device
+			device, err := d.device(ctx, name.Instance)
+			if err == nil { // otherwise it is not given: its paths may not be allowed any more
+				devices[name.Instance] = device
 			}
 		}
 		err := d.describe(claim, p, devices)
