@@ -23,7 +23,9 @@ func (d *Driver) claimAgain(ctx context.Context) error {
 	if err := d.Claims.Ready(ctx); err != nil {
 		return err
 	}
-	return d.eachPrepared(func(claim types.UID, p *preparedClaim) error { return d.claimRecorded(ctx, claim, p) })
+	return d.eachPrepared(ctx, func(claim types.UID, p *preparedClaim) error {
+		return d.claimRecorded(ctx, claim, p)
+	})
 }
 
 // claimRecorded claims what a ResourceClaim is prepared with; the caller has its lock.

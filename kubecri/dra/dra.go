@@ -14,7 +14,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/keymutex"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
@@ -75,9 +74,9 @@ type Devices interface {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	wake  chan struct{}     // asks for another look at whether the driver is needed
-	again chan struct{}     // asks for what is prepared to be claimed again
-	busy  keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
+	wake  chan struct{}           // asks for another look at whether the driver is needed
+	again chan struct{}           // asks for what is prepared to be claimed again
+	busy  claims.Locks[types.UID] // by a ResourceClaim: one call for it at a time
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
@@ -98,9 +97,16 @@ func New(config Config) (*Driver, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	d := &Driver{Config: config, wake: make(chan struct{}, 1),
-		again: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
+	d := &Driver{Config: config, wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	return d, d.follow()
+}
+
+// lock makes the caller the only one who is at the ResourceClaim.
+func (d *Driver) lock(ctx context.Context, claim types.UID) (unlock func(), err error) {
+	if unlock, err = d.busy.Lock(ctx, claim); err != nil {
+		return nil, fmt.Errorf("wait for another call for ResourceClaim %s: %w", claim, err)
+	}
+	return unlock, nil
 }
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.

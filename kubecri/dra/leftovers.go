@@ -72,8 +72,11 @@ func (d *Driver) leftovers(ctx context.Context) error {
 
 // releaseLeftover releases what the ResourceClaim has here and is not allocated.
 func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
-	d.busy.LockKey(string(ref.UID))
-	defer func() { _ = d.busy.UnlockKey(string(ref.UID)) }()
+	unlock, err := d.lock(ctx, ref.UID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	claim, err := draclient.New(d.Kube).ResourceClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look whether ResourceClaim %s/%s is allocated: %w", ref.Namespace, ref.Name, err)

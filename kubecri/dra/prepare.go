@@ -29,10 +29,13 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if err != nil {
 		return nil, err
 	}
-	d.busy.LockKey(string(claim.UID))
-	defer func() { _ = d.busy.UnlockKey(string(claim.UID)) }() // an error only of a key that is not locked
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	unlock, err := d.lock(ctx, claim.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if err := d.Claims.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -264,10 +267,13 @@ func prepared(claim types.UID, all []want) []kubeletplugin.Device {
 
 // unprepare releases all that a ResourceClaim has here.
 func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
-	d.busy.LockKey(string(ref.UID))
-	defer func() { _ = d.busy.UnlockKey(string(ref.UID)) }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	unlock, err := d.lock(ctx, ref.UID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, err := d.Claims.ListOfDRA(ctx)
 	if err != nil {
 		return err

@@ -104,6 +104,30 @@ func TestClaimOfABroker(t *testing.T) {
 	}
 }
 
+// A call for one ResourceClaim waits for no other's, and for one of the same claim no longer than the kubelet does:
+// a claim that waits for a slot does not keep the claim that has it from being unprepared.
+func TestCallsWaitForTheirOwnClaim(t *testing.T) {
+	r := start(t, newAPI(configuration(1)), here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 64 {
+		unlock, err := r.lock(t.Context(), types.UID(fmt.Sprintf("other%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+	}
+	if err := unprepare(t, r, "u1"); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.unprepare(ctx, v1alpha1.ResourceClaimReference{UID: "other0"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the kubelet waits no longer, and the answer is %v", err)
+	}
+}
+
 // A slot that another node is about to release is waited for: the kubelet would try again a minute later.
 func TestSlotThatIsReleasedSoon(t *testing.T) {
 	a := newAPI(configuration(1))

@@ -128,13 +128,16 @@ func (d *Driver) allRecorded() (map[types.UID]*preparedClaim, error) {
 }
 
 // eachPrepared calls do for each ResourceClaim that is prepared, with its lock. An error of one stops no other.
-func (d *Driver) eachPrepared(do func(types.UID, *preparedClaim) error) error {
+func (d *Driver) eachPrepared(ctx context.Context, do func(types.UID, *preparedClaim) error) error {
 	all, err := d.allRecorded()
 	errs := []error{err}
 	for claim := range all {
 		errs = append(errs, func() error {
-			d.busy.LockKey(string(claim))
-			defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+			unlock, err := d.lock(ctx, claim)
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			p, err := d.recorded(claim)
 			if err != nil || p == nil { // it was unprepared meanwhile
 				return err
@@ -231,7 +234,7 @@ func (d *Driver) followDevices(ctx context.Context) {
 // describeAgain has the specs say what the devices are now, and returns what is closed when they may have changed.
 func (d *Driver) describeAgain(ctx context.Context) (<-chan struct{}, error) {
 	seen, changed := d.Seen.Devices() // before looking, so that no change goes unseen
-	return changed, d.eachPrepared(func(claim types.UID, p *preparedClaim) error {
+	return changed, d.eachPrepared(ctx, func(claim types.UID, p *preparedClaim) error {
 		if p.Requests == nil {
 			return nil
 		}
