@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
@@ -55,6 +56,8 @@ type api struct {
 	uids int
 	// fault, if set, stands between a call about SlotClaims and the API server.
 	fault func(do func() error) error
+	// watches are how many of each resource were begun: a fake API server does not tell of what is before.
+	watches map[string]int
 }
 
 var slotClaims = v1alpha1.SchemeGroupVersion.WithResource("slotclaims")
@@ -68,7 +71,9 @@ func configuration(capacity int32) *akriv0.Configuration {
 
 func newAPI(of *akriv0.Configuration, kube ...runtime.Object) *api {
 	a := &api{Clientset: fake.NewSimpleClientset(of), kube: kubefake.NewClientset(append(kube, node(here),
-		node(there))...)}
+		node(there))...), watches: map[string]int{}}
+	a.PrependWatchReactor("*", a.watch(a.Tracker()))
+	a.kube.PrependWatchReactor("*", a.watch(a.kube.Tracker()))
 	a.PrependReactor("*", "slotclaims", func(action ktesting.Action) (bool, runtime.Object, error) {
 		var made runtime.Object
 		handled := true
@@ -100,6 +105,22 @@ func newAPI(of *akriv0.Configuration, kube ...runtime.Object) *api {
 		return handled || err != nil, made, err
 	})
 	return a
+}
+
+func (a *api) watch(of ktesting.ObjectTracker) ktesting.WatchReactionFunc {
+	return func(action ktesting.Action) (bool, watch.Interface, error) {
+		w, err := of.Watch(action.GetResource(), action.GetNamespace())
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.watches[action.GetResource().Resource]++
+		return true, w, err
+	}
+}
+
+func (a *api) watched() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.watches)
 }
 
 func node(name string) *corev1.Node {
@@ -265,11 +286,15 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 		t.Fatal(err)
 	}
 	config.Slices.Informer() // so that it is started
+	before := a.watched()
 	ctx, cancel := context.WithCancel(context.Background())
 	ours.Start(ctx.Done())
 	core.Start(ctx.Done())
 	ours.WaitForCacheSync(ctx.Done())
 	core.WaitForCacheSync(ctx.Done())
+	for _, resource := range []string{"slotclaims", "configurations", "nodes", "pods"} {
+		await(t, "a watch", func() bool { return a.watched()[resource] > before[resource] })
+	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); config.Claims.Run(ctx) }()
 	r.kill = sync.OnceFunc(func() { cancel(); <-ended; ours.Shutdown(); core.Shutdown() })
