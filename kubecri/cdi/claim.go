@@ -53,7 +53,8 @@ func (i *Injector) Usable() error {
 		"turn CDI on (containerd's enable_cdi), or give kubecri a --cdi-dir that the runtime reads", i.store.dir)
 }
 
-// PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations.
+// PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations. A container with a
+// request that is not among them cannot be created.
 func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Additions,
 	annotations map[string]string) error {
 	data, err := describeClaim(claim, requests, annotations)
@@ -66,47 +67,30 @@ func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Addition
 	return nil
 }
 
-// HasClaim reports whether the ResourceClaim has a spec with devices for these requests.
-func (i *Injector) HasClaim(claim types.UID, requests ...string) bool {
-	data, err := os.ReadFile(i.store.claimPath(claim))
-	if err != nil {
-		return false
+// Claims returns the UIDs of the ResourceClaims that have specs.
+func (i *Injector) Claims() ([]types.UID, error) {
+	files, err := filepath.Glob(i.store.claimPath("*"))
+	var all []types.UID
+	for _, file := range files {
+		all = append(all, types.UID(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), claimPrefix), suffix)))
 	}
-	var spec specs.Spec
-	if json.Unmarshal(data, &spec) != nil {
-		return false
-	}
-	return !slices.ContainsFunc(requests, func(request string) bool {
-		return !slices.ContainsFunc(spec.Devices, func(d specs.Device) bool {
-			return d.Name == claimDevice(claim,
-				request)
-		})
-	})
+	return all, err
 }
 
-// ClaimAnnotations returns the annotations of all specs of ResourceClaims, by the claims' UIDs.
-func (i *Injector) ClaimAnnotations() (map[types.UID]map[string]string, error) {
-	files, err := filepath.Glob(i.store.claimPath("*"))
+// ClaimAnnotations returns the annotations of a ResourceClaim's spec; nil where there is none.
+func (i *Injector) ClaimAnnotations(claim types.UID) (map[string]string, error) {
+	data, err := os.ReadFile(i.store.claimPath(claim))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var spec specs.Spec
+	if err == nil {
+		err = json.Unmarshal(data, &spec)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the CDI spec of ResourceClaim %s: %w", claim, err)
 	}
-	all := map[types.UID]map[string]string{}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read a CDI spec: %w", err)
-		}
-		var spec specs.Spec
-		if err := json.Unmarshal(data, &spec); err != nil {
-			return nil, fmt.Errorf("read CDI spec %s: %w", file, err)
-		}
-		uid := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), claimPrefix), suffix)
-		all[types.UID(uid)] = spec.Annotations
-	}
-	return all, nil
+	return spec.Annotations, nil
 }
 
 // RemoveClaim removes the spec of a ResourceClaim, if there is one.
@@ -139,6 +123,10 @@ func describeClaim(claim types.UID, requests map[string]inject.Additions,
 			edits.Env = append(edits.Env, v.Name+"="+v.Value)
 		}
 		spec.Devices = append(spec.Devices, specs.Device{Name: claimDevice(claim, request), ContainerEdits: edits})
+	}
+	if len(spec.Devices) == 0 { // a spec has to have one, and a device an edit
+		none := specs.ContainerEdits{Env: []string{inject.DevicesEnv + "=[]"}}
+		spec.Devices = []specs.Device{{Name: string(claim), ContainerEdits: none}}
 	}
 	return encode(spec)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -25,11 +24,8 @@ type store struct {
 	ids    bool
 	cached cache.Indexer
 	Writer
-	own *ownwrites.Writes[*v1alpha1.SlotClaim]
-
-	mu sync.Mutex
-	// writing are the slots that somebody is at: one at a time.
-	writing map[slot.Name]chan struct{}
+	own     *ownwrites.Writes[*v1alpha1.SlotClaim]
+	writing Locks[slot.Name] // one at a time
 }
 
 // InstanceIndex is our index of informers of claims: by Instance.
@@ -50,7 +46,7 @@ var ByInstance = cache.Indexers{InstanceIndex: func(obj any) ([]string, error) {
 
 func newStore(node string, api typed.SlotClaimInterface, cached cache.Indexer, clock clock.PassiveClock) *store {
 	own := ownwrites.New[*v1alpha1.SlotClaim](clock)
-	return &store{node: node, cached: cached, own: own, writing: map[slot.Name]chan struct{}{}, Writer: Writer{
+	return &store{node: node, cached: cached, own: own, Writer: Writer{
 		API:     api,
 		Wrote:   func(_ slot.Name, claim *v1alpha1.SlotClaim) { own.Wrote(claim) },
 		Deleted: func(name slot.Name, uid types.UID) { own.Deleted(name.String(), uid) }}}
@@ -58,27 +54,10 @@ func newStore(node string, api typed.SlotClaimInterface, cached cache.Indexer, c
 
 // lock makes the caller the only one in this process who is at the slot's claim.
 func (s *store) lock(ctx context.Context, name slot.Name) (unlock func(), err error) {
-	for {
-		s.mu.Lock()
-		other, taken := s.writing[name]
-		if !taken {
-			done := make(chan struct{})
-			s.writing[name] = done
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				delete(s.writing, name)
-				close(done)
-			}, nil
-		}
-		s.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for another change to the claim of slot %s: %w", name, ctx.Err())
-		}
+	if unlock, err = s.writing.Lock(ctx, name); err != nil {
+		return nil, fmt.Errorf("wait for another change to the claim of slot %s: %w", name, err)
 	}
+	return unlock, nil
 }
 
 // get returns this node's claim of the slot, nil for none. It is not to be changed.

@@ -2,7 +2,6 @@ package dra
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -15,67 +14,22 @@ import (
 )
 
 // A SlotClaim may be deleted while its ResourceClaim is prepared, and containers use the slot: with the Node
-// object, which owns it, or by hand. It is made again, as that of a container is. What was prepared is in an
-// annotation of the ResourceClaim's CDI spec.
-
-// preparedAnnotation has a preparedClaim as JSON.
-const preparedAnnotation = v1alpha1.DRADriver + "/prepared"
-
-// preparedClaim is what a ResourceClaim has here.
-type preparedClaim struct {
-	Namespace string              `json:"namespace"`
-	Name      string              `json:"name"`
-	Slots     map[string][]string `json:"slots"` // their names, by holder
-}
-
-func annotationsOf(claim v1alpha1.ResourceClaimReference, all []want, held [][]slot.Name) (map[string]string, error) {
-	p := preparedClaim{Namespace: claim.Namespace, Name: claim.Name, Slots: map[string][]string{}}
-	for i, w := range all {
-		for _, name := range held[i] {
-			p.Slots[w.holder] = append(p.Slots[w.holder], name.String())
-		}
-	}
-	text, err := json.Marshal(p)
-	return map[string]string{preparedAnnotation: string(text)}, err
-}
+// object, which owns it, or by hand. It is made again, as that of a container is.
 
 // claimAgain claims what is prepared and not claimed.
 func (d *Driver) claimAgain(ctx context.Context) error {
-	if d.CDI == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := d.Claims.Ready(ctx); err != nil {
 		return err
 	}
-	specs, err := d.CDI.ClaimAnnotations()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for claim := range specs {
-		errs = append(errs, d.claimOneAgain(ctx, claim))
-	}
-	return errors.Join(errs...)
+	return d.eachPrepared(ctx, func(claim types.UID, p *preparedClaim) error {
+		return d.claimRecorded(ctx, claim, p)
+	})
 }
 
-func (d *Driver) claimOneAgain(ctx context.Context, claim types.UID) error {
-	d.busy.LockKey(string(claim))
-	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
-	return d.claimLocked(ctx, claim)
-}
-
-// claimLocked claims what a ResourceClaim is prepared with; the caller has its lock.
-func (d *Driver) claimLocked(ctx context.Context, claim types.UID) error {
-	specs, err := d.CDI.ClaimAnnotations() // it may have been unprepared meanwhile
-	if err != nil || specs[claim] == nil {
-		return err
-	}
-	var p preparedClaim
-	if err := json.Unmarshal([]byte(specs[claim][preparedAnnotation]), &p); err != nil {
-		return fmt.Errorf("CDI spec of ResourceClaim %s: annotation %s: %w", claim, preparedAnnotation, err)
-	}
+// claimRecorded claims what a ResourceClaim is prepared with; the caller has its lock.
+func (d *Driver) claimRecorded(ctx context.Context, claim types.UID, p *preparedClaim) error {
 	var errs []error
 	for holder, names := range p.Slots {
 		for _, text := range names {

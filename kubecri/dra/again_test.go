@@ -1,9 +1,16 @@
 package dra
 
 import (
+	"context"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -74,7 +81,7 @@ func TestClaimedAgain(t *testing.T) {
 	if err := r.claimAgain(t.Context()); err == nil {
 		t.Error("another has the slot, and nothing says so")
 	}
-	if err := r.unprepare(t.Context(), "u1"); err != nil {
+	if err := unprepare(t, r, "u1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.claimAgain(t.Context()); err != nil {
@@ -82,5 +89,82 @@ func TestClaimedAgain(t *testing.T) {
 	}
 	if now := a.claimed(t); len(now) != 1 || now[camera+"-1"] != "another" {
 		t.Errorf("after it was unprepared: %v", now)
+	}
+}
+
+// What a ResourceClaim is prepared with, another one does not get, though nothing claims it now.
+func TestPreparedAndNotClaimed(t *testing.T) {
+	a := newAPI(configuration(2))
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	a.remove(t, camera+"-0")
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	if err := r.ask(t, claim("u2", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{camera + "-1": "dra.u2.s0"}, a.claimed(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := r.ask(t, claim("u3", "one "+camera+" 1")); err == nil ||
+		!strings.Contains(err.Error(), "held by ResourceClaim ns/claim-u1 on node "+here) {
+		t.Errorf("none is free, and the error is %v", err)
+	}
+}
+
+// The Node object is deleted, and its SlotClaims with it: what is prepared is claimed again when it is back.
+func TestNodeIsDeleted(t *testing.T) {
+	c := claim("u1", "one "+camera+" 1")
+	a := newAPI(configuration(2), c)
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	nodes := a.kube.CoreV1().Nodes()
+	if err := nodes.Delete(t.Context(), here, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the informers to show it", func() bool {
+		if a.claimed(t)[camera+"-0"] != "" {
+			a.remove(t, camera+"-0")
+		}
+		return r.claimAgain(t.Context()) != nil
+	})
+	<-r.again // of its deletion, and of the nodes that were there
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.keep(ctx) }()
+	defer func() { cancel(); <-ended }()
+	await(t, "an attempt in vain", func() bool { // the next one is in an hour
+		return slices.ContainsFunc(a.kube.Actions(), func(action ktesting.Action) bool {
+			return action.Matches("get", "resourceclaims")
+		})
+	})
+	if _, err := nodes.Create(t.Context(), node(here), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-0"] == "dra.u1.s0" })
+}
+
+// A CDI spec that cannot be read keeps no other ResourceClaim's slots from being claimed again.
+func TestSpecThatCannotBeRead(t *testing.T) {
+	a := newAPI(configuration(3))
+	r := start(t, a, here, t.TempDir())
+	for _, uid := range []types.UID{"u1", "u2"} {
+		if err := r.ask(t, claim(uid, "one "+camera+" 1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(r.specPath("u1"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.remove(t, camera+"-1")
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 1 })
+	if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
+		t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
+	}
+	if holder := a.claimed(t)[camera+"-1"]; holder != "dra.u2.s0" {
+		t.Errorf("slot 1 is held by %q", holder)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/keymutex"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
@@ -22,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // callTimeout bounds one Prepare or Unprepare of a claim. The kubelet waits 45 s, and tries again.
@@ -34,12 +34,13 @@ type Config struct {
 	Kube kubernetes.Interface
 	// Claims is the owner of the node's SlotClaims.
 	Claims *claims.Claims
-	// Configurations are those of all namespaces; SlotClaims, Slices and Pods those of this node. Whoever
-	// made the informers starts them, after New.
+	// Configurations are those of all namespaces; SlotClaims, Slices and Pods those of this node, and Nodes is it.
+	// Whoever made the informers starts them, after New.
 	Configurations akriinformers.ConfigurationInformer
 	SlotClaims     informers.SlotClaimInformer
 	Slices         informers.DeviceSliceInformer
 	Pods           coreinformers.PodInformer
+	Nodes          coreinformers.NodeInformer
 	// Namespaces is asked where a Configuration selects namespaces by labels.
 	Namespaces claims.NamespaceLabels
 	// Device returns the device behind an Instance, or why it cannot be used. It may wait until ctx is done,
@@ -73,9 +74,9 @@ type Devices interface {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	wake    chan struct{}     // asks for another look at whether the driver is needed
-	deleted chan struct{}     // says that a SlotClaim was deleted
-	busy    keymutex.KeyMutex // by a ResourceClaim's UID: one call for it at a time
+	wake  chan struct{}           // asks for another look at whether the driver is needed
+	again chan struct{}           // asks for what is prepared to be claimed again
+	busy  claims.Locks[types.UID] // by a ResourceClaim: one call for it at a time
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
@@ -86,7 +87,7 @@ func New(config Config) (*Driver, error) {
 	case config.Node == "", config.KubeletDirectory == "":
 		return nil, errors.New("dra: the node's name and the kubelet's directory are required")
 	case config.Kube == nil, config.Claims == nil, config.Configurations == nil, config.SlotClaims == nil,
-		config.Slices == nil,
+		config.Slices == nil, config.Nodes == nil,
 		config.Pods == nil, config.Namespaces == nil, config.Device == nil, config.Seen == nil, config.Runtime == nil:
 		return nil, errors.New("dra: client, claims, informers, namespaces, devices and runtime are required")
 	case config.Resync <= 0, config.DeviceTimeout <= 0:
@@ -96,9 +97,16 @@ func New(config Config) (*Driver, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	d := &Driver{Config: config, wake: make(chan struct{}, 1),
-		deleted: make(chan struct{}, 1), busy: keymutex.NewHashed(0)}
+	d := &Driver{Config: config, wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	return d, d.follow()
+}
+
+// lock makes the caller the only one who is at the ResourceClaim.
+func (d *Driver) lock(ctx context.Context, claim types.UID) (unlock func(), err error) {
+	if unlock, err = d.busy.Lock(ctx, claim); err != nil {
+		return nil, fmt.Errorf("wait for another call for ResourceClaim %s: %w", claim, err)
+	}
+	return unlock, nil
 }
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.
@@ -123,7 +131,8 @@ func (d *Driver) UnprepareResourceClaims(ctx context.Context,
 	all []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	results := map[types.UID]error{}
 	for _, claim := range all {
-		err := d.unprepare(ctx, claim.UID)
+		err := d.unprepare(ctx, v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name,
+			UID: claim.UID})
 		if err != nil {
 			err = fmt.Errorf("ResourceClaim %s/%s cannot be unprepared on node %s: %w", claim.Namespace, claim.Name,
 				d.Node, err)

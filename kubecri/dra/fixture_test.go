@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
@@ -55,6 +56,8 @@ type api struct {
 	uids int
 	// fault, if set, stands between a call about SlotClaims and the API server.
 	fault func(do func() error) error
+	// watches are how many of each resource were begun: a fake API server does not tell of what is before.
+	watches map[string]int
 }
 
 var slotClaims = v1alpha1.SchemeGroupVersion.WithResource("slotclaims")
@@ -68,7 +71,9 @@ func configuration(capacity int32) *akriv0.Configuration {
 
 func newAPI(of *akriv0.Configuration, kube ...runtime.Object) *api {
 	a := &api{Clientset: fake.NewSimpleClientset(of), kube: kubefake.NewClientset(append(kube, node(here),
-		node(there))...)}
+		node(there))...), watches: map[string]int{}}
+	a.PrependWatchReactor("*", a.watch(a.Tracker()))
+	a.kube.PrependWatchReactor("*", a.watch(a.kube.Tracker()))
 	a.PrependReactor("*", "slotclaims", func(action ktesting.Action) (bool, runtime.Object, error) {
 		var made runtime.Object
 		handled := true
@@ -100,6 +105,22 @@ func newAPI(of *akriv0.Configuration, kube ...runtime.Object) *api {
 		return handled || err != nil, made, err
 	})
 	return a
+}
+
+func (a *api) watch(of ktesting.ObjectTracker) ktesting.WatchReactionFunc {
+	return func(action ktesting.Action) (bool, watch.Interface, error) {
+		w, err := of.Watch(action.GetResource(), action.GetNamespace())
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.watches[action.GetResource().Resource]++
+		return true, w, err
+	}
+}
+
+func (a *api) watched() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.watches)
 }
 
 func node(name string) *corev1.Node {
@@ -146,12 +167,23 @@ type fakeRuntime struct {
 	dir        string
 	mu         sync.Mutex
 	containers []*runtimeapi.Container
+	asked      func() // if set, is called when it is asked for them
+}
+
+// has sets the containers.
+func (r *fakeRuntime) has(containers ...*runtimeapi.Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers = containers
 }
 
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest,
 	...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.asked != nil {
+		r.asked()
+	}
 	return &runtimeapi.ListContainersResponse{Containers: slices.Clone(r.containers)}, nil
 }
 
@@ -180,6 +212,7 @@ func (r *fakeRuntime) Status(context.Context, *runtimeapi.StatusRequest,
 type devices struct {
 	mu      sync.Mutex
 	seen    map[string]discovery.Device
+	unknown bool // whether it sees others is not known yet
 	changed chan struct{}
 }
 
@@ -190,9 +223,10 @@ func (d *devices) Devices() (map[string]discovery.Device, <-chan struct{}) {
 }
 
 func (d *devices) Gone(instance string) bool {
-	seen, _ := d.Devices()
-	_, is := seen[instance]
-	return !is
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, is := d.seen[instance]
+	return !is && !d.unknown
 }
 
 func (d *devices) set(seen map[string]discovery.Device) {
@@ -226,7 +260,7 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	ours, core := informers.NewSharedInformerFactory(a, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	config := Config{Node: name, Kube: a.kube, Configurations: ours.Akri().V0().Configurations(),
 		SlotClaims: ours.Kubeslot().V1alpha1().SlotClaims(),
-		Slices:     ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(),
+		Slices:     ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
 		Namespaces: claims.NamespacesOf(a.kube),
 		Device: func(_ context.Context, instance string) (discovery.Device, error) {
 			seen, _ := r.devices.Devices()
@@ -252,11 +286,15 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 		t.Fatal(err)
 	}
 	config.Slices.Informer() // so that it is started
+	before := a.watched()
 	ctx, cancel := context.WithCancel(context.Background())
 	ours.Start(ctx.Done())
 	core.Start(ctx.Done())
 	ours.WaitForCacheSync(ctx.Done())
 	core.WaitForCacheSync(ctx.Done())
+	for _, resource := range []string{"slotclaims", "configurations", "nodes", "pods"} {
+		await(t, "a watch", func() bool { return a.watched()[resource] > before[resource] })
+	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); config.Claims.Run(ctx) }()
 	r.kill = sync.OnceFunc(func() { cancel(); <-ended; ours.Shutdown(); core.Shutdown() })
@@ -291,8 +329,12 @@ func (r *rig) ask(t *testing.T, c *resourceapi.ResourceClaim) error {
 	return results[c.UID].Err
 }
 
+func (r *rig) specPath(uid types.UID) string {
+	return filepath.Join(r.runtime.dir, "slots.kubeslot.io-claim-"+string(uid)+".json")
+}
+
 func (r *rig) spec(uid types.UID) string {
-	data, _ := os.ReadFile(filepath.Join(r.runtime.dir, "slots.kubeslot.io-claim-"+string(uid)+".json"))
+	data, _ := os.ReadFile(r.specPath(uid))
 	return string(data)
 }
 

@@ -30,6 +30,8 @@ func TestLeftovers(t *testing.T) {
 	deallocated.Status.Allocation = nil
 	anew := claim("u2", "one "+camera+" 1")
 	anew.Name = "claim-u1"
+	strange := claim("u2", "one "+camera+" 1")
+	strange.Name, strange.Status.Allocation.Devices.Results[0].Device = "claim-u1", "strange"
 	ended := podOf("ended", "claim-u1")
 	ended.Status.Phase = corev1.PodSucceeded
 	extendedStatus := corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "claim-u1"}
@@ -42,14 +44,17 @@ func TestLeftovers(t *testing.T) {
 		containers []*runtimeapi.Container
 		released   bool
 	}{
-		"gone":                               {released: true},
-		"gone, and another has its name":     {claim: anew, released: true},
-		"not allocated":                      {claim: deallocated, released: true},
-		"allocated anew":                     {claim: elsewhere, released: true},
-		"allocated, and its pod is to come":  {claim: allocated},
-		"its pod is here":                    {pods: []runtime.Object{podOf("p", "claim-u1")}},
-		"by an extended resource":            {pods: []runtime.Object{extended}},
-		"its pod has ended":                  {pods: []runtime.Object{ended}, released: true},
+		"gone":                              {released: true},
+		"gone, and another has its name":    {claim: anew, released: true},
+		"the same, with another's device":   {claim: strange, released: true},
+		"not allocated":                     {claim: deallocated, released: true},
+		"allocated anew":                    {claim: elsewhere, released: true},
+		"allocated, and its pod is to come": {claim: allocated},
+		"its pod is here":                   {pods: []runtime.Object{podOf("p", "claim-u1")}},
+		"by an extended resource":           {pods: []runtime.Object{extended}},
+		"its pod has ended":                 {pods: []runtime.Object{ended}, released: true},
+		"its pod has ended, and a container runs": {pods: []runtime.Object{ended},
+			containers: []*runtimeapi.Container{container("c1", "uid-of-pod", "")}},
 		"another's pod is here":              {pods: []runtime.Object{podOf("p", "another")}, released: true},
 		"a container of an unknown pod runs": {containers: []*runtimeapi.Container{container("c1", "unknown", "")}},
 		"a container of a known pod runs": {pods: []runtime.Object{podOf("p", "another")},
@@ -65,9 +70,7 @@ func TestLeftovers(t *testing.T) {
 			if err := r.ask(t, allocated); err != nil {
 				t.Fatal(err)
 			}
-			r.runtime.mu.Lock()
-			r.runtime.containers = test.containers
-			r.runtime.mu.Unlock()
+			r.runtime.has(test.containers...)
 			if err := r.leftovers(t.Context()); (err != nil) != (len(test.containers) > 0 && !test.released) {
 				t.Error(err)
 			}
@@ -78,17 +81,16 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// A mirror pod has another UID than the static pod whose containers run.
-func TestUnknownPods(t *testing.T) {
-	mirror := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "mirror",
-		Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "static"}}}
-	exited := container("c2", "former", "")
-	exited.State = runtimeapi.ContainerState_CONTAINER_EXITED
-	all := []*runtimeapi.Container{container("c1", "static", ""), exited}
-	if got := unknown(all, []*corev1.Pod{mirror}); got != "" {
-		t.Errorf("%s is not known", got)
+// A spec whose SlotClaims somebody has deleted, and that cannot be made again, is left over, too.
+func TestLeftoverSpec(t *testing.T) {
+	a := newAPI(configuration(2))
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
 	}
-	if got := unknown(all, nil); got != "ns/pod-static" {
-		t.Errorf("got %q", got)
+	a.remove(t, camera+"-0")
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	if err := r.leftovers(t.Context()); err != nil || r.spec("u1") != "" {
+		t.Errorf("%v; left %s", err, r.spec("u1"))
 	}
 }

@@ -17,41 +17,45 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/inject"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim that has both
-// already is left as it is, also when its device is gone since.
+// prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim whose spec names the
+// slots that it has is left as it is, also when its device is gone since.
 func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
 	all, err := wants(claim)
 	if err != nil {
 		return nil, err
 	}
-	d.busy.LockKey(string(claim.UID))
-	defer func() { _ = d.busy.UnlockKey(string(claim.UID)) }() // an error only of a key that is not locked
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	unlock, err := d.lock(ctx, claim.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if err := d.Claims.Ready(ctx); err != nil {
 		return nil, err
 	}
-	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
-	if d.CDI != nil && !complete(all, held) {
-		// Containers may run with slots whose claims somebody deleted: not with others then.
-		if err := d.claimLocked(ctx, claim.UID); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot claim again what a ResourceClaim is prepared with",
-				"resourceClaim", klog.KObj(claim))
-		}
-		held, surplus = compare(claim.UID, all, d.Claims.OfDRA(""))
+	p, lost := d.recorded(claim.UID)
+	if p != nil { // somebody may have deleted claims of it
+		lost = d.claimRecorded(ctx, claim.UID, p)
 	}
-	if d.CDI != nil && len(surplus) == 0 && complete(all, held) && d.CDI.HasClaim(claim.UID, requests(all)...) {
+	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
+	now := recordOf(claim, all, held)
+	if lost == nil && len(surplus) == 0 && complete(all, held) && p.same(now) {
 		return prepared(claim.UID, all), nil
 	}
 	devices, err := d.check(ctx, claim.Namespace, all)
 	if err != nil {
 		return nil, err
+	}
+	if lost != nil || p != nil && !p.within(now) {
+		if err := d.revoke(ctx, reference(claim), p); err != nil {
+			return nil, errors.Join(lost, fmt.Errorf("it was prepared with other slots before: %w", err))
+		}
 	}
 	for _, c := range surplus {
 		if err := d.Claims.Release(ctx, c); err != nil {
@@ -68,7 +72,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		}
 	}
 	if err == nil {
-		err = d.describe(claim, all, held, devices)
+		err = d.describe(claim.UID, recordOf(claim, all, held), devices)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.giveBack(ctx, took))
@@ -141,7 +145,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	if c := d.configuration(w.instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked, since := d.taken(w, *held), false, d.Clock.Now()
+	taken, asked, since := d.taken(claim.UID, w, *held), false, d.Clock.Now()
 	for len(*held) < w.slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
@@ -153,7 +157,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 			case <-ctx.Done():
 				return took, noneFree(w, len(*held), capacity, taken)
 			}
-			taken, asked = d.taken(w, *held), false
+			taken, asked = d.taken(claim.UID, w, *held), false
 			continue
 		}
 		name := slot.Name{Instance: w.instance, Index: index}
@@ -190,10 +194,20 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 	return took, nil
 }
 
-// taken returns who has slots of the device, by index, and "" for those that are held. A slot of the same
-// holder that the watch showed after held was read is not among them, so that take finds it.
-func (d *Driver) taken(w *want, held []slot.Name) map[int]string {
+// taken returns who has slots of the device, by index, and "" for those that are held. Another claim has those that
+// its spec names, also while they are not claimed. A slot of the same holder that the watch showed after held was
+// read is not among them, so that take finds it.
+func (d *Driver) taken(claim types.UID, w *want, held []slot.Name) map[int]string {
 	taken := d.Claims.Taken(w.instance, w.holder)
+	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
+	delete(recorded, claim)
+	for _, p := range recorded {
+		for _, name := range p.slots() {
+			if _, is := taken[name.Index]; !is && name.Instance == w.instance {
+				taken[name.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", p.Namespace, p.Name, d.Node)
+			}
+		}
+	}
 	for _, name := range held {
 		taken[name.Index] = ""
 	}
@@ -235,43 +249,6 @@ func (d *Driver) giveBack(ctx context.Context, names []slot.Name) error {
 	return errors.Join(errs...)
 }
 
-// describe writes the CDI spec of the ResourceClaim: a device for each request, with all that its slots
-// bring. Of a container with several requests one's AKRI_DEVICES wins, so that each has another of its name.
-func (d *Driver) describe(claim *resourceapi.ResourceClaim, all []want, held [][]slot.Name,
-	devices map[string]discovery.Device) error {
-	grants := map[string][]inject.Grant{}
-	for i, w := range all {
-		for _, name := range held[i] {
-			grants[w.request] = append(grants[w.request], inject.Grant{Slot: name, Holder: w.holder,
-				Device: devices[w.instance],
-				Broker: claim.Labels[akriv0.BrokerLabel] == v1alpha1.DeviceConfiguration(w.instance)})
-		}
-	}
-	given := map[string]inject.Additions{}
-	for request, of := range grants {
-		edits, err := inject.SlotEdits("", of)
-		if err != nil {
-			return fmt.Errorf("request %s: %w", request, err)
-		}
-		add, err := inject.Merge(inject.Container{}, edits...)
-		if err != nil {
-			return fmt.Errorf("request %s: %w", request, err)
-		}
-		for _, v := range add.Env {
-			if v.Name == inject.DevicesEnv {
-				name, _, _ := strings.Cut(request, "/") // without the subrequest
-				add.Env = append(add.Env, inject.Variable{Name: inject.ListName(name), Value: v.Value})
-			}
-		}
-		given[request] = add
-	}
-	annotations, err := annotationsOf(reference(claim), all, held)
-	if err != nil {
-		return err
-	}
-	return d.CDI.PutClaim(claim.UID, given, annotations)
-}
-
 // prepared is what the kubelet is to know. The runtime gets the name of a request's CDI device once.
 func prepared(claim types.UID, all []want) []kubeletplugin.Device {
 	devices := make([]kubeletplugin.Device, 0, len(all))
@@ -288,35 +265,37 @@ func prepared(claim types.UID, all []want) []kubeletplugin.Device {
 	return devices
 }
 
-func requests(all []want) []string {
-	var names []string
-	for _, w := range all {
-		names = append(names, w.request)
-	}
-	return names
-}
-
-// unprepare removes the CDI spec of a ResourceClaim and then releases its slots, so that a spec is never
-// left without slots by which it is found.
-func (d *Driver) unprepare(ctx context.Context, claim types.UID) error {
-	d.busy.LockKey(string(claim))
-	defer func() { _ = d.busy.UnlockKey(string(claim)) }()
+// unprepare releases all that a ResourceClaim has here.
+func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if d.CDI != nil {
-		if err := d.CDI.RemoveClaim(claim); err != nil {
-			return err
-		}
+	unlock, err := d.lock(ctx, ref.UID)
+	if err != nil {
+		return err
 	}
+	defer unlock()
 	all, err := d.Claims.ListOfDRA(ctx)
 	if err != nil {
 		return err
 	}
+	return d.release(ctx, ref, slices.DeleteFunc(all, func(c *v1alpha1.SlotClaim) bool {
+		return !holdsFor(ref.UID, c.Spec.Holder)
+	}))
+}
+
+// release revokes what a ResourceClaim is prepared with and then releases slots of it: those of a claim that is
+// prepared are always found by its spec or by their SlotClaims.
+func (d *Driver) release(ctx context.Context, ref v1alpha1.ResourceClaimReference, all []*v1alpha1.SlotClaim) error {
+	p, err := d.recorded(ref.UID)
+	if p == nil && err == nil && len(all) == 0 {
+		return nil
+	}
+	if err := d.revoke(ctx, ref, p); err != nil {
+		return err
+	}
 	var errs []error
 	for _, c := range all {
-		if holdsFor(claim, c.Spec.Holder) {
-			errs = append(errs, d.Claims.Release(ctx, c))
-		}
+		errs = append(errs, d.Claims.Release(ctx, c))
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,8 @@ import (
 
 func unprepare(t *testing.T, r *rig, uid types.UID) error {
 	t.Helper()
-	results, err := r.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{{UID: uid}})
+	results, err := r.UnprepareResourceClaims(t.Context(), []kubeletplugin.NamespacedObject{{UID: uid,
+		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "claim-" + string(uid)}}})
 	if _, ok := results[uid]; err != nil || !ok {
 		t.Fatalf("%v (%v), want one result", results, err)
 	}
@@ -100,6 +101,30 @@ func TestClaimOfABroker(t *testing.T) {
 		if has := strings.Contains(r.spec(uid), `"URL=rtsp://a"`); has != tc.want {
 			t.Errorf("label %q: the CDI spec has URL: %t, want %t:\n%s", tc.label, has, tc.want, r.spec(uid))
 		}
+	}
+}
+
+// A call for one ResourceClaim waits for no other's, and for one of the same claim no longer than the kubelet does:
+// a claim that waits for a slot does not keep the claim that has it from being unprepared.
+func TestCallsWaitForTheirOwnClaim(t *testing.T) {
+	r := start(t, newAPI(configuration(1)), here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 64 {
+		unlock, err := r.lock(t.Context(), types.UID(fmt.Sprintf("other%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+	}
+	if err := unprepare(t, r, "u1"); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.unprepare(ctx, v1alpha1.ResourceClaimReference{UID: "other0"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the kubelet waits no longer, and the answer is %v", err)
 	}
 }
 
@@ -270,23 +295,6 @@ func TestPrepareAtOnce(t *testing.T) {
 	}
 }
 
-// A claim that was allocated anew has the slots of its new allocation alone.
-func TestAllocatedAnew(t *testing.T) {
-	a := newAPI(configuration(3))
-	r := start(t, a, here, t.TempDir())
-	if err := r.ask(t, claim("u1", "one "+camera+" 2")); err != nil {
-		t.Fatal(err)
-	}
-	c := claim("u1", "one "+other+" 1", "two "+other+" 1")
-	if err := r.ask(t, c); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]string{other + "-0": "dra.u1.s0", other + "-1": "dra.u1.s1"},
-		a.claimed(t)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		of    func(*akriv0.Configuration)
@@ -353,9 +361,7 @@ func TestNoNode(t *testing.T) {
 func TestSlotOfAContainer(t *testing.T) {
 	a := newAPI(configuration(2))
 	r := start(t, a, here, t.TempDir())
-	r.runtime.mu.Lock()
-	r.runtime.containers = append(r.runtime.containers, container("c1", "p1", camera+"-0"))
-	r.runtime.mu.Unlock()
+	r.runtime.has(container("c1", "p1", camera+"-0"))
 	a.set(away) // so that it is not claimed again yet
 	r.Claims.Resync()
 	await(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera, "")) == 1 })

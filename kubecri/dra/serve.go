@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -35,7 +36,18 @@ func (d *Driver) follow() error {
 		}
 	}
 	_, err := d.SlotClaims.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(any) { ask(d.deleted) }})
+		DeleteFunc: func(any) { ask(d.again) }})
+	if err != nil {
+		return err
+	}
+	// While there is no Node object, nothing can be claimed.
+	_, err = d.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { ask(d.again) },
+		UpdateFunc: func(was, is any) {
+			if was.(*corev1.Node).UID != is.(*corev1.Node).UID {
+				ask(d.again)
+			}
+		}})
 	return err
 }
 
@@ -47,16 +59,14 @@ func ask(c chan<- struct{}) {
 	}
 }
 
-// needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration,
-// or is to, or ResourceClaims hold slots here.
-func needed(configurations []*akriv0.Configuration, here []*v1alpha1.SlotClaim) bool {
-	return len(here) > 0 || slices.ContainsFunc(configurations,
-		func(c *akriv0.Configuration) bool { return !c.GivesSlots() })
-}
-
+// needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration, or is to,
+// or ResourceClaims hold slots here. A driver that has served here is needed, too: the kubelet has it unprepare what
+// it may have prepared, whatever is left of that, and until it is answered no pod of such a claim ends.
 func (d *Driver) needed() bool {
+	_, err := os.Lstat(filepath.Join(d.ownDirectory(), socket))
 	all, _ := d.Configurations.Lister().List(labels.Everything()) // from memory
-	return needed(all, d.Claims.OfDRA(""))
+	return err == nil || len(d.Claims.OfDRA("")) > 0 ||
+		slices.ContainsFunc(all, func(c *akriv0.Configuration) bool { return !c.GivesSlots() })
 }
 
 // Run serves the kubelet from when the driver is needed first until ctx is done. The sockets stay then, as
@@ -73,6 +83,8 @@ func (d *Driver) Run(ctx context.Context) {
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
+	_, _ = d.describeAgain(ctx) // before the kubelet is answered; followDevices tries again, and says why
+	running.Go(func() { d.followDevices(ctx) })
 	running.Go(func() { d.keep(ctx) })
 	failing := false
 	for {
@@ -97,8 +109,15 @@ func (d *Driver) Run(ctx context.Context) {
 	}
 }
 
+// socket is the driver's in its own directory, by kubeletplugin. It stays when the process ends.
+const socket = "dra.sock"
+
+func (d *Driver) ownDirectory() string {
+	return filepath.Join(d.KubeletDirectory, "plugins", v1alpha1.DRADriver)
+}
+
 func (d *Driver) start(ctx context.Context) (*kubeletplugin.Helper, error) {
-	own := filepath.Join(d.KubeletDirectory, "plugins", v1alpha1.DRADriver)
+	own := d.ownDirectory()
 	registry := filepath.Join(d.KubeletDirectory, "plugins_registry")
 	for _, directory := range []string{own, registry} {
 		if err := os.MkdirAll(directory, 0o750); err != nil {

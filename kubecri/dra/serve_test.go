@@ -34,18 +34,25 @@ func (r *rig) run(t *testing.T) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
+// shortDir is a directory whose name is short, for sockets' paths.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dra")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // There is no driver before a Configuration is DRA's. From then on the kubelet finds it, also after kubecri
-// was started again, and while another Configuration is not DRA's any more.
+// was started again, and when no Configuration is DRA's any more and no ResourceClaim holds a slot: the kubelet may
+// not have heard yet that it is unprepared.
 func TestServe(t *testing.T) {
 	c := configuration(2)
 	c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
 	a := newAPI(c, claim("u1", "one "+camera+" 1"))
-	base, err := os.MkdirTemp("", "dra") // short, for the sockets' paths
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	r := start(t, a, here, base)
+	r := start(t, a, here, shortDir(t))
 	stop := r.run(t)
 	registry := filepath.Join(r.KubeletDirectory, "plugins_registry", "slots.kubeslot.io-reg.sock")
 	unrelated := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mic"}}
@@ -63,6 +70,7 @@ func TestServe(t *testing.T) {
 	}
 	info := func() *registerapi.PluginInfo {
 		var info *registerapi.PluginInfo
+		var err error
 		await(t, "the driver to register", func() bool {
 			info, err = registerapi.NewRegistrationClient(dial(t, registry)).GetInfo(t.Context(),
 				&registerapi.InfoRequest{})
@@ -87,7 +95,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("the socket went with the process, for which the kubelet forgets the driver: %v", err)
 	}
 	again := start(t, a, here, r.dir)
-	defer again.run(t)()
+	stop = again.run(t)
 	if now := info(); now.Endpoint != first.Endpoint {
 		t.Errorf("registers as %v", now)
 	}
@@ -95,6 +103,10 @@ func TestServe(t *testing.T) {
 		&drapb.NodeUnprepareResourcesRequest{Claims: request.Claims}, grpc.WaitForReady(true))
 	if err != nil || got.Claims["u1"].Error != "" || len(a.claimed(t)) != 0 {
 		t.Errorf("%v, %v; slots %v", got, err, a.claimed(t))
+	}
+	stop()
+	if !start(t, newAPI(c), here, r.dir).needed() {
+		t.Error("no driver is needed, and the kubelet may ask again")
 	}
 }
 

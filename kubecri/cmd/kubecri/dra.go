@@ -23,7 +23,7 @@ func (o *options) newDRA(c *cluster, room *claims.Claims, a *agent.Agent, byName
 	runtime *grpc.ClientConn) (*dra.Driver, error) {
 	return dra.New(dra.Config{
 		Node: o.nodeName, Kube: c.kube, Claims: room, Configurations: c.Configurations, SlotClaims: c.Claims,
-		Slices: c.Slices, Pods: c.Pods,
+		Slices: c.Slices, Pods: c.Pods, Nodes: c.Nodes,
 		Namespaces: claims.NamespacesOf(c.kube),
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
 			return waitDevice(ctx, instance, room, a, o.discovery.allowed)

@@ -1,0 +1,89 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+)
+
+// What a ResourceClaim is prepared with is in use until the runtime has no container that may have it. The kubelet
+// does not wait for that: it has a claim unprepared while containers of a pod that was deleted by force run still,
+// and has one prepared anew whose pod it believes to be prepared.
+
+// revoke takes back what a ResourceClaim is prepared with, by its record, if it has one: no container is created
+// with it from now on. It returns an error while one may have it, and its slots are in use; then the spec is gone.
+func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference, p *preparedClaim) error {
+	if p != nil {
+		p.Requests = nil // of which nothing is described again
+		if err := d.describe(ref.UID, p, nil); err != nil {
+			return err
+		}
+	}
+	if !d.Pods.Informer().HasSynced() {
+		return errors.New("the API server has not yet said which pods there are")
+	}
+	listed, err := crilist.List(ctx, d.Runtime)
+	if err != nil {
+		return err
+	}
+	pods, _ := d.Pods.Lister().List(labels.Everything()) // from memory, and afterwards: pods come before containers
+	if c := user(listed, pods, ref); c != nil {
+		return fmt.Errorf("container %q of pod %s/%s has not ended and may use it: the slots are free when it has",
+			kubelettypes.GetContainerName(c.Labels), ref.Namespace, kubelettypes.GetPodName(c.Labels))
+	}
+	if d.CDI == nil {
+		return nil
+	}
+	return d.CDI.RemoveClaim(ref.UID)
+}
+
+// sourceAnnotation of a pod sandbox says from where the kubelet has the pod: "api", or for a static pod another.
+const sourceAnnotation = "kubernetes.io/config.source"
+
+// user returns a container that may use the ResourceClaim, nil for none: one that has not ended, of a pod that
+// uses the claim, or of a pod in its namespace that is not among the pods, as of one that was deleted by force.
+// Static pods have no claims.
+func user(listed crilist.Listing, pods []*corev1.Pod, ref v1alpha1.ResourceClaimReference) *runtimeapi.Container {
+	uses := map[string]bool{} // by the UIDs of pods that are known
+	for _, pod := range pods {
+		uses[string(pod.UID)] = slices.Contains(claimsOf(pod),
+			types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	}
+	for _, c := range listed.Containers {
+		if c.State == runtimeapi.ContainerState_CONTAINER_EXITED || !listed.Usable(c) ||
+			kubelettypes.GetPodNamespace(c.Labels) != ref.Namespace {
+			continue
+		}
+		used, known := uses[kubelettypes.GetPodUID(c.Labels)]
+		source := listed.Sandboxes[c.PodSandboxId].GetAnnotations()[sourceAnnotation]
+		if used || !known && (source == "" || source == "api") {
+			return c
+		}
+	}
+	return nil
+}
+
+// claimsOf are the ResourceClaims of a pod.
+func claimsOf(pod *corev1.Pod) []types.NamespacedName {
+	var all []types.NamespacedName
+	for i := range pod.Spec.ResourceClaims {
+		if name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i]); err == nil && name != nil {
+			all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: *name})
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: extended.ResourceClaimName})
+	}
+	return all
+}
