@@ -14,7 +14,9 @@ import (
 )
 
 // Ours reports whether the ResourceClaim asks for devices of Kubeslot, or has some.
-func Ours(c *resourceapi.ResourceClaim) bool { return len(classesOf(c)) > 0 || len(resultsOf(c)) > 0 }
+func Ours(c *resourceapi.ResourceClaim) bool {
+	return len(classesOf(c)) > 0 || len(v1alpha1.DRAResults(c)) > 0
+}
 
 // classRequest is how many devices of a Configuration's DeviceClass a ResourceClaim asks for.
 type classRequest struct {
@@ -38,20 +40,6 @@ func classesOf(c *resourceapi.ResourceClaim) []classRequest {
 				all = append(all, classRequest{of, max(1, s.Count)})
 				break
 			}
-		}
-	}
-	return all
-}
-
-// resultsOf are the devices of Kubeslot that were allocated.
-func resultsOf(c *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
-	if c.Status.Allocation == nil {
-		return nil
-	}
-	var all []resourceapi.DeviceRequestAllocationResult
-	for _, r := range c.Status.Allocation.Devices.Results {
-		if r.Driver == v1alpha1.DRADriver {
-			all = append(all, r)
 		}
 	}
 	return all

@@ -35,9 +35,7 @@ func (v *View) claimRows(pod *corev1.Pod) []PodClaim {
 		for _, r := range classesOf(c) {
 			row.Requests = append(row.Requests, ClaimRequest{v1alpha1.DeviceClassName(r.configuration), r.count})
 		}
-		for _, r := range resultsOf(c) {
-			row.Devices = append(row.Devices, r.Device)
-		}
+		row.Devices = v1alpha1.AllocatedInstances(c)
 		rows = append(rows, row)
 	}
 	return rows
@@ -93,7 +91,7 @@ func (v *View) unpreparedWaits(pod *corev1.Pod) []Wait {
 	var all []Wait
 	_, claims := v.podClaims(pod)
 	for _, c := range claims {
-		for _, r := range resultsOf(c) {
+		for _, r := range v1alpha1.DRAResults(c) {
 			holder := v1alpha1.DRAHolder(c.UID, r.ShareID)
 			has, others := v.holdersBut(r.Device, holder)
 			want := slotsOfResult(&r)
