@@ -102,14 +102,7 @@ func (v *View) podClaims(pod *corev1.Pod) (names []string, claims []*resourceapi
 
 // allocator is who gives the Configuration's devices, and how far a change has come.
 func allocator(c *akriv0.Configuration) (akriv0.Allocator, *AllocatorChange) {
-	to, current := akriv0.AllocatorSlots, akriv0.AllocatorSlots
-	if c.Spec.IsDRA() {
-		to = akriv0.AllocatorDRA
-	}
-	held := int32(0)
-	if s := c.Status.Allocator; s != nil {
-		current, held = s.Current, s.HeldCount
-	}
+	to, current, held := c.Allocators()
 	switch {
 	case current != to:
 		return to, &AllocatorChange{From: current, To: to, Begun: false}
@@ -118,7 +111,7 @@ func allocator(c *akriv0.Configuration) (akriv0.Allocator, *AllocatorChange) {
 		if to == from {
 			from = akriv0.AllocatorDRA
 		}
-		return to, &AllocatorChange{From: from, To: to, Begun: true, Held: held}
+		return to, &AllocatorChange{From: from, To: to, Begun: true, Held: int32(held)}
 	}
 	return to, nil
 }
