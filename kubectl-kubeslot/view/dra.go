@@ -126,7 +126,7 @@ func (v *View) dra(resource string) (c *akriv0.Configuration, extended bool) {
 		return nil, false
 	}
 	if v.objects.DeviceClasses == nil { // who may not list them is spared a wrong alarm
-		return c, resource == c.Name && c.Spec.UniqueDevices != nil && !*c.Spec.UniqueDevices
+		return c, resource == c.Name && c.Spec.Unique() == ""
 	}
 	class := v.deviceClass(c.Name)
 	if class == nil || class.Spec.ExtendedResourceName == nil {
