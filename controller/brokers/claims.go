@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -116,11 +117,8 @@ func (r *Reconciler) createTemplate(ctx context.Context, f *facts, t *resourceap
 		return err
 	}
 	there, errGet := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(t), &resourceapi.ResourceClaimTemplate{})
-	if errGet != nil {
-		return errGet
-	}
-	if there != nil && metav1.IsControlledBy(there, f.instance) {
+	if errGet == nil && there != nil && metav1.IsControlledBy(there, f.instance) {
 		return nil
 	}
-	return err
+	return cmp.Or(errGet, err)
 }

@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -27,20 +28,11 @@ func (r *Reconciler) allocated(ctx context.Context, claim *v1alpha1.SlotClaim) (
 	if err != nil {
 		return false, fmt.Errorf("read ResourceClaim %s: %w", key, err)
 	}
-	return found != nil && found.UID == of.UID && allocates(found, claim), nil
-}
-
-// allocates reports whether a result of the ResourceClaim is what the slot was claimed for.
-func allocates(c *resourceapi.ResourceClaim, claim *v1alpha1.SlotClaim) bool {
-	s, err := claim.Slot()
-	if err != nil || c.Status.Allocation == nil {
-		return false
+	s, errName := claim.Slot()
+	if found == nil || found.UID != of.UID || errName != nil {
+		return false, nil
 	}
-	for _, result := range c.Status.Allocation.Devices.Results {
-		if result.Driver == v1alpha1.DRADriver && result.Device == s.Instance &&
-			claim.Spec.Holder == v1alpha1.DRAHolder(c.UID, result.ShareID) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v1alpha1.DRAResults(found), func(r resourceapi.DeviceRequestAllocationResult) bool {
+		return r.Device == s.Instance && claim.Spec.Holder == v1alpha1.DRAHolder(found.UID, r.ShareID)
+	}), nil
 }

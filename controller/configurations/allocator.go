@@ -17,14 +17,7 @@ const (
 
 // allocatorCondition says how far a change of spec.allocator is.
 func allocatorCondition(c *akriv0.Configuration) metav1.Condition {
-	wanted, now := akriv0.AllocatorSlots, akriv0.AllocatorSlots
-	if c.Spec.IsDRA() {
-		wanted = akriv0.AllocatorDRA
-	}
-	held := 0
-	if a := c.Status.Allocator; a != nil {
-		now, held = a.Current, int(a.HeldCount)
-	}
+	wanted, now, held := c.Allocators()
 	condition := metav1.Condition{Type: akriv0.ConditionAllocatorReady, Status: metav1.ConditionFalse}
 	switch {
 	case now != wanted:

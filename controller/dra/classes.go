@@ -71,8 +71,7 @@ func class(c *akriv0.Configuration, server *version.Version) *resourceapi.Device
 	made.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf(
 		"device.driver == '%[1]s' && device.attributes['%[1]s'].%[2]s == '%[3]s'",
 		v1alpha1.DRADriver, v1alpha1.DRAConfiguration, c.Name)}}}
-	shared := c.Spec.UniqueDevices != nil && !*c.Spec.UniqueDevices
-	if shared && c.HandedOver() && server != nil && server.AtLeast(extendedResources) {
+	if c.Spec.Unique() == "" && c.HandedOver() && server != nil && server.AtLeast(extendedResources) {
 		made.Spec.ExtendedResourceName = new(akriv0.GroupName + "/" + c.Name)
 	}
 	return made
@@ -161,9 +160,7 @@ func (r *Classes) write(ctx context.Context, configuration string, want *resourc
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read DeviceClass %s: %w", key.Name, err)
-	case have == nil && want == nil:
-		return "", nil
-	case have != nil && !isOurs(have, configuration) && want == nil:
+	case want == nil && (have == nil || !isOurs(have, configuration)):
 		return "", nil
 	case have != nil && !isOurs(have, configuration):
 		return fmt.Sprintf("DeviceClass %s is not the controller's, since its label %s is not %s: delete it, or "+
@@ -217,12 +214,10 @@ const nodesAtOnce = 500
 
 // annotations are what the object has, with the controller's own as they should be.
 func annotations(have, want map[string]string) map[string]string {
-	all := maps.Clone(have)
+	all := map[string]string{}
+	maps.Copy(all, have)
 	delete(all, allowedNamespaces)
 	delete(all, allowedNamespaceLabels)
-	if all == nil {
-		return want
-	}
 	maps.Copy(all, want)
 	return all
 }

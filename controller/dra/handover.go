@@ -42,11 +42,6 @@ func (h *Handover) Status(ctx context.Context, c *akriv0.Configuration) (*akriv0
 
 // heldByDRA are the Configuration's Instances that a ResourceSlice lists or a ResourceClaim's allocation has.
 func (h *Handover) heldByDRA(ctx context.Context, configuration string) (held []string, err error) {
-	add := func(driver, device string) {
-		if driver == v1alpha1.DRADriver && v1alpha1.DeviceConfiguration(device) == configuration {
-			held = append(held, device)
-		}
-	}
 	// First, since a scheduler allocates what is in them.
 	published := &resourceapi.ResourceSliceList{}
 	err = h.Live.List(ctx, published,
@@ -58,23 +53,18 @@ func (h *Handover) heldByDRA(ctx context.Context, configuration string) (held []
 		return nil, fmt.Errorf("list ResourceSlices: %w", err)
 	}
 	for i := range published.Items {
-		if of := &published.Items[i].Spec; of.NodeName == nil { // none that a kubelet's credentials wrote
-			for j := range of.Devices {
-				add(of.Driver, of.Devices[j].Name)
-			}
-		}
+		held = append(held, v1alpha1.PublishedInstances(&published.Items[i])...)
 	}
 	claims := &resourceapi.ResourceClaimList{}
 	if err := h.Live.List(ctx, claims); err != nil {
 		return nil, fmt.Errorf("list ResourceClaims: %w", err)
 	}
 	for i := range claims.Items {
-		if a := claims.Items[i].Status.Allocation; a != nil {
-			for _, result := range a.Devices.Results {
-				add(result.Driver, result.Device)
-			}
-		}
+		held = append(held, v1alpha1.AllocatedInstances(&claims.Items[i])...)
 	}
+	held = slices.DeleteFunc(held, func(instance string) bool {
+		return v1alpha1.DeviceConfiguration(instance) != configuration
+	})
 	slices.Sort(held)
 	return slices.Compact(held), nil
 }

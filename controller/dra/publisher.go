@@ -3,6 +3,8 @@ package dra
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,17 +63,18 @@ type Publisher struct {
 	PublisherConfig
 	pools *poolQueue
 
-	controller *resourceslice.Controller   // nil while there is nothing to publish
-	instances  map[string]*published       // by name
-	members    map[string]sets.Set[string] // by pool
-	clean      bool                        // no slice of the driver is left
+	controller *resourceslice.Controller        // nil while there is nothing to publish
+	instances  map[string]*published            // by name
+	members    map[string]map[string]*published // by pool and name
+	clean      bool                             // no slice of the driver is left
 }
 
 var _ manager.LeaderElectionRunnable = &Publisher{}
 
 // NewPublisher makes a Publisher.
 func NewPublisher(c PublisherConfig) *Publisher {
-	p := &Publisher{PublisherConfig: c, instances: map[string]*published{}, members: map[string]sets.Set[string]{}}
+	p := &Publisher{PublisherConfig: c, instances: map[string]*published{},
+		members: map[string]map[string]*published{}}
 	p.pools = newPoolQueue(func(configuration string) {
 		if c := p.Inventory.InForce(configuration); c != nil {
 			p.Changed(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
@@ -135,16 +138,16 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	}
 	if before != nil {
 		changed.Insert(before.pool)
-		p.members[before.pool].Delete(instance)
+		delete(p.members[before.pool], instance)
 		delete(p.instances, instance)
 	}
 	if now != nil {
 		changed.Insert(now.pool)
 		p.instances[instance] = now
 		if p.members[now.pool] == nil {
-			p.members[now.pool] = sets.New[string]()
+			p.members[now.pool] = map[string]*published{}
 		}
-		p.members[now.pool].Insert(instance)
+		p.members[now.pool][instance] = now
 	}
 	return true
 }
@@ -157,16 +160,12 @@ func (p *Publisher) hostname(node string) string {
 // change; 0 for never.
 func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (time.Duration, error) {
 	for pool := range changed {
-		if p.members[pool].Len() == 0 {
+		if len(p.members[pool]) == 0 {
 			delete(p.members, pool)
 			p.pools.set(pool, nil)
 			continue
 		}
-		all := make([]*published, 0, p.members[pool].Len())
-		for instance := range p.members[pool] {
-			all = append(all, p.instances[instance])
-		}
-		as := poolOf(all)
+		as := poolOf(slices.Collect(maps.Values(p.members[pool])))
 		p.pools.set(pool, &as)
 	}
 	if len(p.members) > 0 {
@@ -218,11 +217,11 @@ func (p *Publisher) start(ctx context.Context) (time.Duration, error) {
 func (p *Publisher) left(ctx context.Context) (bool, error) {
 	ours := fields.OneTermEqualSelector(resourceapi.ResourceSliceSelectorDriver, v1alpha1.DRADriver)
 	options := metav1.ListOptions{FieldSelector: ours.String(), Limit: 1}
-	slices, err := p.Client.ResourceV1().ResourceSlices().List(ctx, options)
+	list, err := p.Client.ResourceV1().ResourceSlices().List(ctx, options)
 	if err != nil {
 		return false, fmt.Errorf("list the ResourceSlices of driver %s: %w", v1alpha1.DRADriver, err)
 	}
-	return len(slices.Items) > 0, nil
+	return len(list.Items) > 0, nil
 }
 
 // Problem says which of a Configuration's devices are not published, or not as they should be, and why; ""

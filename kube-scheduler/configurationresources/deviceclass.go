@@ -2,6 +2,7 @@ package configurationresources
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -13,17 +14,20 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// unambiguous refuses a pod when a DRA DeviceClass has the name of a resource that
-// it asks for as its extendedResourceName: upstream's DynamicResources would give
-// the pod a device of that class, and this plugin a slot. See withoutDRA for the one DeviceClass that may.
+// withoutDRA is the request without what is left to upstream's DynamicResources: a resource of a Configuration
+// with allocator DRA whose own DeviceClass has the resource's name as its extendedResourceName.
+//
+// It refuses a pod when another DeviceClass has the name of a resource that it asks for: upstream's
+// DynamicResources would give the pod a device of that class, and this plugin a slot.
 //
 // It asks what DynamicResources asks, so that the two never differ: nothing with the
 // feature DRAExtendedResource off, or without the API resource.k8s.io.
-func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
+func (p *Plugin) withoutDRA(req *ledger.Request) (*ledger.Request, *fwk.Status) {
 	dra := p.handle.SharedDRAManager()
 	if dra == nil {
-		return nil
+		return req, nil
 	}
+	left := map[string]bool{}
 	for _, resource := range slotrequest.Resources(req) {
 		name := assignment.ResourcePrefix + resource
 		class := dra.DeviceClassResolver().GetDeviceClass(v1.ResourceName(name))
@@ -32,6 +36,9 @@ func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
 		}
 		c, own := p.cache.Configuration(resource), class.Name == v1alpha1.DeviceClassName(resource)
 		if own && c != nil && !c.GivesSlots() {
+			if c.Name == resource && c.Spec.IsDRA() {
+				left[resource] = true
+			}
 			continue // the controller removes it once slots are given again
 		}
 		reason := fmt.Sprintf("%s is also the extendedResourceName of DeviceClass %s, so that DRA would give a device as well: change that name in the DeviceClass, or delete it",
@@ -40,7 +47,17 @@ func (p *Plugin) unambiguous(req *ledger.Request) *fwk.Status {
 			p.handle.EventRecorder().Eventf(&v1.ObjectReference{APIVersion: akriv0.SchemeGroupVersion.String(), Kind: "Configuration",
 				Namespace: c.Namespace, Name: c.Name, UID: c.UID}, nil, v1.EventTypeWarning, "ResourceNameTaken", "Scheduling", "%s", reason)
 		}
-		return unresolvable(reason)
+		return nil, unresolvable(reason)
 	}
-	return nil
+	if len(left) == 0 {
+		return req, nil
+	}
+	rest := *req
+	rest.Containers = slices.Clone(req.Containers)
+	for i := range rest.Containers {
+		c := &rest.Containers[i]
+		c.Resources = slices.DeleteFunc(slices.Clone(c.Resources),
+			func(r ledger.ResourceRequest) bool { return left[r.Name] })
+	}
+	return &rest, nil
 }

@@ -5,8 +5,8 @@
 //
 // The extension points, each in the file of its name:
 //
-//   - prefilter.go reads the requests, refuses those that no node can meet (namespaces.go,
-//     deviceclass.go, allocator.go), and narrows the nodes to those that reach such devices
+//   - prefilter.go reads the requests, leaves to DRA what is its (deviceclass.go), refuses those that no node can
+//     meet (namespaces.go, deviceclass.go, allocator.go), and narrows the nodes to those that reach such devices
 //   - filter.go asks the slot cache whether a node has the slots, and whether its kubelet knows
 //     of them
 //   - postfilter.go has package preemption make pods on other nodes give up slots of shared

@@ -38,12 +38,13 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.Meet(waitreason.LedgerNotRead)
 		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
-	if req = p.withoutDRA(req); len(slotrequest.Resources(req)) == 0 {
-		return nil, fwk.NewStatus(fwk.Skip)
-	}
-	if status := p.unambiguous(req); status != nil {
+	req, status := p.withoutDRA(req)
+	if status != nil {
 		wait.Meet(waitreason.ResourceNameTaken)
 		return nil, status
+	}
+	if len(slotrequest.Resources(req)) == 0 {
+		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if status := p.allowed(req); status != nil {
 		wait.Meet(waitreason.NamespaceNotAllowed)

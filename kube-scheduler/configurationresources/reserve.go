@@ -20,7 +20,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil // the pod asks for no slots
 	}
 	c := data.(*cycle)
-	if status := p.unambiguous(c.Request); status != nil {
+	if _, status := p.withoutDRA(c.Request); status != nil {
 		return status // a DeviceClass since PreFilter
 	}
 	if state.IsPodGroupSchedulingCycle() {

@@ -3,7 +3,6 @@ package slotcache
 import (
 	"slices"
 
-	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -13,11 +12,15 @@ import (
 )
 
 // ResourceSliceHandler follows the ResourceSlices that list Instances.
-func (b *Cache) ResourceSliceHandler() cache.ResourceEventHandler { return draHandler(b, listed) }
+func (b *Cache) ResourceSliceHandler() cache.ResourceEventHandler {
+	return draHandler(b, v1alpha1.PublishedInstances)
+}
 
 // ResourceClaimHandler follows the ResourceClaims that have Instances allocated. Those that this process is
 // just allocating it does not see: see docs/scheduler.md.
-func (b *Cache) ResourceClaimHandler() cache.ResourceEventHandler { return draHandler(b, allocated) }
+func (b *Cache) ResourceClaimHandler() cache.ResourceEventHandler {
+	return draHandler(b, v1alpha1.AllocatedInstances)
+}
 
 // draHandler follows the objects of which instances returns some.
 func draHandler[T metav1.Object](b *Cache, instances func(T) []string) cache.ResourceEventHandler {
@@ -40,31 +43,6 @@ func (b *Cache) setDRA(o metav1.Object, instances []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.record(b.ledger.SetDRA(string(o.GetUID()), instances))
-}
-
-// listed are the Instances in a ResourceSlice of the controller's. A slice with a node's name is the work of
-// a kubelet's credentials, which must not take a device from other nodes.
-func listed(s *resourceapi.ResourceSlice) (instances []string) {
-	if s.Spec.Driver != v1alpha1.DRADriver || s.Spec.NodeName != nil {
-		return nil
-	}
-	for i := range s.Spec.Devices {
-		instances = append(instances, s.Spec.Devices[i].Name)
-	}
-	return instances
-}
-
-// allocated are the Instances of which a ResourceClaim has some.
-func allocated(c *resourceapi.ResourceClaim) (instances []string) {
-	if c.Status.Allocation == nil {
-		return nil
-	}
-	for _, r := range c.Status.Allocation.Devices.Results {
-		if r.Driver == v1alpha1.DRADriver {
-			instances = append(instances, r.Device)
-		}
-	}
-	return instances
 }
 
 // Handover returns the Configuration in force that has the name, nil for none, and the Instances that the

@@ -29,13 +29,7 @@ type want struct {
 // wants are the results of the ResourceClaim that are of our driver.
 func wants(claim *resourceapi.ResourceClaim) ([]want, error) {
 	var all []want
-	if claim.Status.Allocation == nil {
-		return nil, nil
-	}
-	for _, r := range claim.Status.Allocation.Devices.Results {
-		if r.Driver != v1alpha1.DRADriver {
-			continue
-		}
+	for _, r := range v1alpha1.DRAResults(claim) {
 		if r.AdminAccess != nil && *r.AdminAccess {
 			return nil, fmt.Errorf("request %s has adminAccess, which driver %s does not give: a slot is used by who "+
 				"holds it", r.Request, v1alpha1.DRADriver)

@@ -47,10 +47,5 @@ func (v *View) examineDRA(f *findings) {
 
 // resourceClaimGone reports whether the ResourceClaim that has the slot is known to be gone.
 func (v *View) resourceClaimGone(c *v1alpha1.SlotClaim) bool {
-	of := c.Spec.ResourceClaim
-	if of == nil || v.objects.ResourceClaims == nil {
-		return false
-	}
-	claim := v.resourceClaims[of.Namespace+"/"+of.Name]
-	return claim == nil || claim.UID != of.UID
+	return c.Spec.ResourceClaim != nil && v.objects.ResourceClaims != nil && v.resourceClaimOf(c) == nil
 }

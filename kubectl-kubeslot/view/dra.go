@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -14,44 +15,24 @@ import (
 )
 
 // Ours reports whether the ResourceClaim asks for devices of Kubeslot, or has some.
-func Ours(c *resourceapi.ResourceClaim) bool { return len(classesOf(c)) > 0 || len(resultsOf(c)) > 0 }
-
-// classRequest is how many devices of a Configuration's DeviceClass a ResourceClaim asks for.
-type classRequest struct {
-	configuration string
-	count         int64
+func Ours(c *resourceapi.ResourceClaim) bool {
+	return len(classesOf(c)) > 0 || len(v1alpha1.DRAResults(c)) > 0
 }
 
 // classesOf are the requests for our DeviceClasses, in the order of the ResourceClaim; of one with alternatives
 // the first of ours.
-func classesOf(c *resourceapi.ResourceClaim) []classRequest {
-	var all []classRequest
+func classesOf(c *resourceapi.ResourceClaim) []ClaimRequest {
+	var all []ClaimRequest
 	for _, r := range c.Spec.Devices.Requests {
+		var choices []ClaimRequest
 		if r.Exactly != nil {
-			if of := v1alpha1.DeviceClassConfiguration(r.Exactly.DeviceClassName); of != "" {
-				all = append(all, classRequest{of, max(1, r.Exactly.Count)})
-			}
-			continue
+			choices = []ClaimRequest{{r.Exactly.DeviceClassName, max(1, r.Exactly.Count)}}
 		}
 		for _, s := range r.FirstAvailable {
-			if of := v1alpha1.DeviceClassConfiguration(s.DeviceClassName); of != "" {
-				all = append(all, classRequest{of, max(1, s.Count)})
-				break
-			}
+			choices = append(choices, ClaimRequest{s.DeviceClassName, max(1, s.Count)})
 		}
-	}
-	return all
-}
-
-// resultsOf are the devices of Kubeslot that were allocated.
-func resultsOf(c *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
-	if c.Status.Allocation == nil {
-		return nil
-	}
-	var all []resourceapi.DeviceRequestAllocationResult
-	for _, r := range c.Status.Allocation.Devices.Results {
-		if r.Driver == v1alpha1.DRADriver {
-			all = append(all, r)
+		if at := slices.IndexFunc(choices, func(r ClaimRequest) bool { return r.configuration() != "" }); at >= 0 {
+			all = append(all, choices[at])
 		}
 	}
 	return all
@@ -63,65 +44,67 @@ func slotsOfResult(r *resourceapi.DeviceRequestAllocationResult) int64 {
 	return max(1, consumed.Value())
 }
 
-// usersOf are the pods that use a slot of a ResourceClaim, by name; nil where it may not be read, or is gone.
-func (v *View) usersOf(c *v1alpha1.SlotClaim) []v1alpha1.PodReference {
+// resourceClaimOf is the ResourceClaim that has the slot; nil where none has, it may not be read, or it is gone.
+func (v *View) resourceClaimOf(c *v1alpha1.SlotClaim) *resourceapi.ResourceClaim {
 	of := c.Spec.ResourceClaim
 	if of == nil {
 		return nil
 	}
-	claim := v.resourceClaims[of.Namespace+"/"+of.Name]
-	if claim == nil || claim.UID != of.UID {
+	if claim := v.resourceClaims[of.Namespace+"/"+of.Name]; claim != nil && claim.UID == of.UID {
+		return claim
+	}
+	return nil
+}
+
+// usersOf are the pods that use a slot of a ResourceClaim, by name; nil where it may not be read, or is gone.
+func (v *View) usersOf(c *v1alpha1.SlotClaim) []v1alpha1.PodReference {
+	claim := v.resourceClaimOf(c)
+	if claim == nil {
 		return nil
 	}
 	var all []v1alpha1.PodReference
 	for _, r := range claim.Status.ReservedFor {
 		if r.APIGroup == "" && r.Resource == "pods" {
-			all = append(all, v1alpha1.PodReference{Namespace: of.Namespace, Name: r.Name, UID: r.UID})
+			all = append(all, v1alpha1.PodReference{Namespace: claim.Namespace, Name: r.Name, UID: r.UID})
 		}
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.PodReference) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-// podClaims are the pod's ResourceClaims of Kubeslot's devices by their names in the pod, and the one that the
-// scheduler made for its extended resources as "". Those that do not exist yet, or may not be read, are not among
-// them.
-func (v *View) podClaims(pod *corev1.Pod) (names []string, claims []*resourceapi.ResourceClaim) {
+// podClaim is a ResourceClaim of a pod by its name there; "" for the one that the scheduler made for extended
+// resources.
+type podClaim struct {
+	*resourceapi.ResourceClaim
+	inPod string
+}
+
+// podClaims are the pod's ResourceClaims of Kubeslot's devices. Those that do not exist yet, or may not be read,
+// are not among them.
+func (v *View) podClaims(pod *corev1.Pod) (claims []podClaim) {
 	if len(v.resourceClaims) == 0 {
-		return nil, nil
+		return nil
 	}
 	add := func(name, object string) {
 		if c := v.resourceClaims[pod.Namespace+"/"+object]; c != nil && Ours(c) {
-			names, claims = append(names, name), append(claims, c)
+			claims = append(claims, podClaim{c, name})
 		}
 	}
-	for _, r := range pod.Spec.ResourceClaims {
-		if r.ResourceClaimName != nil {
-			add(r.Name, *r.ResourceClaimName)
-			continue
-		}
-		for _, s := range pod.Status.ResourceClaimStatuses {
-			if s.Name == r.Name && s.ResourceClaimName != nil {
-				add(r.Name, *s.ResourceClaimName)
-			}
+	for i := range pod.Spec.ResourceClaims {
+		r := &pod.Spec.ResourceClaims[i]
+		if object, _, err := resourceclaim.Name(pod, r); err == nil && object != nil {
+			add(r.Name, *object)
 		}
 	}
 	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
 		add("", s.ResourceClaimName)
 	}
-	return names, claims
+	return claims
 }
 
 // allocator is who gives the Configuration's devices, and how far a change has come.
 func allocator(c *akriv0.Configuration) (akriv0.Allocator, *AllocatorChange) {
-	to, current := akriv0.AllocatorSlots, akriv0.AllocatorSlots
-	if c.Spec.IsDRA() {
-		to = akriv0.AllocatorDRA
-	}
-	held := int32(0)
-	if s := c.Status.Allocator; s != nil {
-		current, held = s.Current, s.HeldCount
-	}
+	to, current, held := c.Allocators()
 	switch {
 	case current != to:
 		return to, &AllocatorChange{From: current, To: to, Begun: false}
@@ -130,7 +113,7 @@ func allocator(c *akriv0.Configuration) (akriv0.Allocator, *AllocatorChange) {
 		if to == from {
 			from = akriv0.AllocatorDRA
 		}
-		return to, &AllocatorChange{From: from, To: to, Begun: true, Held: held}
+		return to, &AllocatorChange{From: from, To: to, Begun: true, Held: int32(held)}
 	}
 	return to, nil
 }
@@ -143,7 +126,7 @@ func (v *View) dra(resource string) (c *akriv0.Configuration, extended bool) {
 		return nil, false
 	}
 	if v.objects.DeviceClasses == nil { // who may not list them is spared a wrong alarm
-		return c, resource == c.Name && c.Spec.UniqueDevices != nil && !*c.Spec.UniqueDevices
+		return c, resource == c.Name && c.Spec.Unique() == ""
 	}
 	class := v.deviceClass(c.Name)
 	if class == nil || class.Spec.ExtendedResourceName == nil {

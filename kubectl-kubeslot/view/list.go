@@ -240,10 +240,9 @@ func (v *View) waiting() map[string]int {
 			continue
 		}
 		asked := map[string]bool{}
-		_, claims := v.podClaims(pod)
-		for _, claim := range claims {
-			for _, r := range classesOf(claim) {
-				asked[r.configuration] = true
+		for _, claim := range v.podClaims(pod) {
+			for _, r := range classesOf(claim.ResourceClaim) {
+				asked[r.configuration()] = true
 			}
 		}
 		for _, r := range requests(pod) {

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -26,19 +25,15 @@ type ClaimRequest struct {
 	Count       int64  `json:"count"`
 }
 
+// configuration is the one whose DeviceClass it is; "" for none.
+func (r ClaimRequest) configuration() string { return v1alpha1.DeviceClassConfiguration(r.DeviceClass) }
+
 // claimRows are the pod's ResourceClaims.
 func (v *View) claimRows(pod *corev1.Pod) []PodClaim {
-	names, claims := v.podClaims(pod)
 	var rows []PodClaim
-	for i, c := range claims {
-		row := PodClaim{Name: names[i], ResourceClaim: c.Name}
-		for _, r := range classesOf(c) {
-			row.Requests = append(row.Requests, ClaimRequest{v1alpha1.DeviceClassName(r.configuration), r.count})
-		}
-		for _, r := range resultsOf(c) {
-			row.Devices = append(row.Devices, r.Device)
-		}
-		rows = append(rows, row)
+	for _, c := range v.podClaims(pod) {
+		rows = append(rows, PodClaim{Name: c.inPod, ResourceClaim: c.Name, Requests: classesOf(c.ResourceClaim),
+			Devices: v1alpha1.AllocatedInstances(c.ResourceClaim)})
 	}
 	return rows
 }
@@ -46,29 +41,28 @@ func (v *View) claimRows(pod *corev1.Pod) []PodClaim {
 // unallocatedWaits say which of the pod's ResourceClaims have no devices, and who has those that they ask for.
 func (v *View) unallocatedWaits(pod *corev1.Pod) []Wait {
 	var all []Wait
-	_, claims := v.podClaims(pod)
-	for _, c := range claims {
+	for _, c := range v.podClaims(pod) {
 		if c.Status.Allocation != nil {
 			continue
 		}
-		for _, r := range classesOf(c) {
-			all = append(all, v.unallocatedWait(c, r))
+		for _, r := range classesOf(c.ResourceClaim) {
+			all = append(all, v.unallocatedWait(c.ResourceClaim, r))
 		}
 	}
 	return all
 }
 
-func (v *View) unallocatedWait(claim *resourceapi.ResourceClaim, r classRequest) Wait {
-	w := Wait{Reason: "ClaimNotAllocated", Source: FromKubeslot, Resource: r.configuration, Count: r.count,
+func (v *View) unallocatedWait(claim *resourceapi.ResourceClaim, r ClaimRequest) Wait {
+	w := Wait{Reason: "ClaimNotAllocated", Source: FromKubeslot, Resource: r.configuration(), Count: r.Count,
 		Why: fmt.Sprintf("its ResourceClaim %s asks for %s of DeviceClass %s, and is not allocated", claim.Name,
-			counted(int(r.count), "device", "devices"), v1alpha1.DeviceClassName(r.configuration)),
+			counted(int(r.Count), "device", "devices"), r.DeviceClass),
 		Needs: "a device that the ResourceClaim selects has to be free"}
-	c := v.configurations[r.configuration]
+	c := v.configurations[r.configuration()]
 	switch {
 	case c == nil:
 		w.Why += "; there is no such Configuration that you can see"
 		w.Needs = fmt.Sprintf("create the Configuration %s with allocator DRA, or correct the DeviceClass",
-			r.configuration)
+			r.configuration())
 	case !c.Spec.IsDRA():
 		w.Why += fmt.Sprintf("; kube-scheduler of Kubeslot gives the devices of Configuration %s/%s",
 			c.Namespace, c.Name)
@@ -81,7 +75,7 @@ func (v *View) unallocatedWait(claim *resourceapi.ResourceClaim, r classRequest)
 		for _, in := range v.of[c.Name] {
 			free.add(v.slotsOf(in))
 		}
-		if int64(free.Free) < r.count {
+		if int64(free.Free) < r.Count {
 			w.Holders = v.holders(c.Name, v.nodeNames())
 		}
 	}
@@ -91,9 +85,8 @@ func (v *View) unallocatedWait(claim *resourceapi.ResourceClaim, r classRequest)
 // unpreparedWaits say which devices were allocated to the pod, and not prepared by its node: who has the slots.
 func (v *View) unpreparedWaits(pod *corev1.Pod) []Wait {
 	var all []Wait
-	_, claims := v.podClaims(pod)
-	for _, c := range claims {
-		for _, r := range resultsOf(c) {
+	for _, c := range v.podClaims(pod) {
+		for _, r := range v1alpha1.DRAResults(c.ResourceClaim) {
 			holder := v1alpha1.DRAHolder(c.UID, r.ShareID)
 			has, others := v.holdersBut(r.Device, holder)
 			want := slotsOfResult(&r)
@@ -147,10 +140,4 @@ func (v *View) givenByDRA(pod *corev1.Pod) *Wait {
 		return &w
 	}
 	return nil
-}
-
-// asksByClaim reports whether the pod has ResourceClaims for devices of Kubeslot.
-func (v *View) asksByClaim(pod *corev1.Pod) bool {
-	_, claims := v.podClaims(pod)
-	return slices.ContainsFunc(claims, Ours)
 }

@@ -35,7 +35,7 @@ func (v *View) Pods() []Pod {
 	for i := range v.objects.Pods {
 		pod := &v.objects.Pods[i]
 		mine := held[string(pod.UID)]
-		asks := len(requests(pod)) > 0 || v.asksByClaim(pod)
+		asks := len(requests(pod)) > 0 || len(v.podClaims(pod)) > 0
 		if len(mine) == 0 && (!asks || ended(pod) && pod.Status.Phase != corev1.PodFailed) {
 			continue
 		}

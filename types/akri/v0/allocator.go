@@ -51,6 +51,19 @@ type AllocatorStatus struct {
 // IsDRA reports whether the devices are to be given by DRA.
 func (s *ConfigurationSpec) IsDRA() bool { return s.Allocator == AllocatorDRA }
 
+// Allocators returns the allocator that the spec asks for, the one that gives the devices, and how many Instances
+// users of the former one hold.
+func (c *Configuration) Allocators() (wanted, current Allocator, held int) {
+	wanted, current = AllocatorSlots, AllocatorSlots
+	if c.Spec.IsDRA() {
+		wanted = AllocatorDRA
+	}
+	if a := c.Status.Allocator; a != nil {
+		current, held = a.Current, int(a.HeldCount)
+	}
+	return wanted, current, held
+}
+
 // GivesSlots reports whether kube-scheduler gives slots: nobody wants DRA, and no status says that DRA may
 // have them.
 func (c *Configuration) GivesSlots() bool {

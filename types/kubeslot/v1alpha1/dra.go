@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"strings"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -49,6 +50,40 @@ func DRAHolder(claim types.UID, share *types.UID) string {
 		return draHolder + string(claim)
 	}
 	return draHolder + string(claim) + "." + string(*share)
+}
+
+// DRAResults are the results of a ResourceClaim's allocation that are of our driver; none while it has none.
+func DRAResults(c *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
+	if c.Status.Allocation == nil {
+		return nil
+	}
+	var ours []resourceapi.DeviceRequestAllocationResult
+	for _, r := range c.Status.Allocation.Devices.Results {
+		if r.Driver == DRADriver {
+			ours = append(ours, r)
+		}
+	}
+	return ours
+}
+
+// AllocatedInstances are the Instances of which a ResourceClaim has some.
+func AllocatedInstances(c *resourceapi.ResourceClaim) (instances []string) {
+	for _, r := range DRAResults(c) {
+		instances = append(instances, r.Device)
+	}
+	return instances
+}
+
+// PublishedInstances are the Instances in a ResourceSlice of the controller's. A slice with a node's name is the
+// work of a kubelet's credentials, which must not take a device from other nodes.
+func PublishedInstances(s *resourceapi.ResourceSlice) (instances []string) {
+	if s.Spec.Driver != DRADriver || s.Spec.NodeName != nil {
+		return nil
+	}
+	for i := range s.Spec.Devices {
+		instances = append(instances, s.Spec.Devices[i].Name)
+	}
+	return instances
 }
 
 // ByDRA reports whether a ResourceClaim holds the slot.
