@@ -43,7 +43,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if p != nil { // somebody may have deleted claims of it
 		lost = d.claimRecorded(ctx, claim.UID, p)
 	}
-	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
+	held, surplus := compare(claim.UID, all, d.Claims.OfDRA())
 	now := recordOf(claim, all, held)
 	if lost == nil && len(surplus) == 0 && complete(all, held) && p.same(now) {
 		return prepared(claim.UID, all), nil

@@ -243,7 +243,7 @@ func TestSlotThatShowsLate(t *testing.T) {
 	}
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: all[0].holder,
 		ResourceClaim: new(reference(c))})
-	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA(camera)) == 1 })
+	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 1 })
 	var held []slot.Name // as counted before
 	took, err := r.take(t.Context(), c, &all[0], &held)
 	if err != nil {

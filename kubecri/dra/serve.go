@@ -65,7 +65,7 @@ func ask(c chan<- struct{}) {
 func (d *Driver) needed() bool {
 	_, err := os.Lstat(filepath.Join(d.ownDirectory(), socket))
 	all, _ := d.Configurations.Lister().List(labels.Everything()) // from memory
-	return err == nil || len(d.Claims.OfDRA("")) > 0 ||
+	return err == nil || len(d.Claims.OfDRA()) > 0 ||
 		slices.ContainsFunc(all, func(c *akriv0.Configuration) bool { return !c.GivesSlots() })
 }
 
