@@ -88,7 +88,7 @@ func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaim
 	if err != nil {
 		return err
 	}
-	_, surplus := compare(ref.UID, all, d.Claims.OfDRA())
+	surplus := compare(ref.UID, all, d.Claims.OfDRA())
 	if len(surplus) == 0 && len(all) > 0 {
 		return nil
 	}
