@@ -103,7 +103,7 @@ func (d *Driver) check(ctx context.Context, namespace string, all []want) (map[s
 		if err := mayPrepare(configuration, w.instance); err != nil {
 			return nil, err
 		}
-		labelsOf := func() (map[string]string, error) { return d.Namespaces(ctx, namespace) }
+		labelsOf := func() (map[string]string, error) { return claims.NamespacesOf(d.Kube)(ctx, namespace) }
 		allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf)
 		switch {
 		case err != nil:
