@@ -17,10 +17,10 @@ import (
 // the kubelet prepares the ResourceClaim, and releases it when the kubelet unprepares it. No annotation of
 // a container names the slot, so nothing that is known of containers releases it.
 
-// OfDRA returns this node's claims that ResourceClaims hold: of the Instance, or of all for "". While the
-// API server has not been read they are those of the checkpoint. They are not to be changed.
-func (c *Claims) OfDRA(instance string) []*v1alpha1.SlotClaim {
-	return slices.DeleteFunc(c.claimsOf(instance), func(claim *v1alpha1.SlotClaim) bool { return !claim.Spec.ByDRA() })
+// OfDRA returns this node's claims that ResourceClaims hold. While the API server has not been read they are
+// those of the checkpoint. They are not to be changed.
+func (c *Claims) OfDRA() []*v1alpha1.SlotClaim {
+	return slices.DeleteFunc(c.claimsOf(""), func(claim *v1alpha1.SlotClaim) bool { return !claim.Spec.ByDRA() })
 }
 
 // Ready waits until it is known what containers and claims there are.
@@ -58,22 +58,6 @@ func (c *Claims) TakenElsewhere(ctx context.Context, instance string) (map[int]s
 		}
 	}
 	return taken, nil
-}
-
-// HoldFor claims a slot for the holder that the spec names; its node is this one. wrote says that the
-// holder did not have it before, and other is the claim in the way. See hold for ErrNotBelieved.
-func (c *Claims) HoldFor(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec,
-) (wrote bool, other *v1alpha1.SlotClaim, err error) {
-	spec.NodeName = c.config.Node
-	unlock, err := c.store.lock(ctx, name)
-	if err != nil {
-		return false, nil, err
-	}
-	defer unlock()
-	if same(c.store.get(name), spec) {
-		return false, nil, nil
-	}
-	return c.hold(ctx, name, spec)
 }
 
 // Release deletes a claim of this node, and no later one of its slot.

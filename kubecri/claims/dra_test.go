@@ -35,10 +35,10 @@ func TestResourceClaimsKeepSlots(t *testing.T) {
 		t.Errorf("another ResourceClaim has the slot, too: %v, %v", other, err)
 	}
 	held, _ := f.Held()
-	if !held[name.Instance] || len(f.OfDRA(name.Instance)) != 1 || len(f.Holdings("")) != 0 || f.anyUnused() {
-		t.Errorf("held %v, by ResourceClaims %v, by ids %v", held, f.OfDRA(name.Instance), f.Holdings(""))
+	if !held[name.Instance] || len(f.OfDRA()) != 1 || len(f.Holdings("")) != 0 || f.anyUnused() {
+		t.Errorf("held %v, by ResourceClaims %v, by ids %v", held, f.OfDRA(), f.Holdings(""))
 	}
-	if err := f.Release(t.Context(), f.OfDRA("")[0]); err != nil {
+	if err := f.Release(t.Context(), f.OfDRA()[0]); err != nil {
 		t.Fatal(err)
 	}
 	f.want(t, name.String(), "")
@@ -55,7 +55,7 @@ func TestSlotLostToAResourceClaim(t *testing.T) {
 	if err := a.add(v1alpha1.NewSlotClaim(name, spec, v1alpha1.NodeOwner(here, "uid-a"))); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the claim to be known", func() bool { return len(f.OfDRA("")) == 1 })
+	await(t, "the claim to be known", func() bool { return len(f.OfDRA()) == 1 })
 	f.runtime.add(t, "c1", "p1", "cam", name.String())
 	if _, err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)

@@ -97,12 +97,18 @@ func (c *Claims) Refresh(ctx context.Context) error {
 // other is the claim in the way. A slot may be held without a claim, see hold.
 func (c *Claims) Hold(ctx context.Context, name slot.Name, use Use,
 ) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	return c.HoldFor(ctx, name, c.specOfID(use))
+}
+
+// HoldFor is Hold for the holder that the spec names; its node is this one.
+func (c *Claims) HoldFor(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec,
+) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	spec.NodeName = c.config.Node
 	unlock, err := c.store.lock(ctx, name)
 	if err != nil {
 		return false, nil, err
 	}
 	defer unlock()
-	spec := c.specOfID(use)
 	switch {
 	case c.savedHold(name, spec) || same(c.store.get(name), spec):
 		return false, nil, nil

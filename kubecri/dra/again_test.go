@@ -40,7 +40,7 @@ func TestClaimedAgain(t *testing.T) {
 	}
 	before := a.claimed(t)
 	gone := func(r *rig, name string) func() bool {
-		return func() bool { return len(r.Claims.OfDRA("")) == len(before)-1 && a.claimed(t)[name] == "" }
+		return func() bool { return len(r.Claims.OfDRA()) == len(before)-1 && a.claimed(t)[name] == "" }
 	}
 
 	a.remove(t, camera+"-0")
@@ -59,7 +59,7 @@ func TestClaimedAgain(t *testing.T) {
 	a.remove(t, camera+"-1")
 	await(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that both are gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	await(t, "the informer to show that both are gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-0"] != before[camera+"-0"] ||
 		a.claimed(t)[camera+"-1"] != before[camera+"-1"] {
 		t.Errorf("prepared again: %v (%v), want %v", a.claimed(t), err, before)
@@ -100,7 +100,7 @@ func TestPreparedAndNotClaimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.ask(t, claim("u2", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestSpecThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.remove(t, camera+"-1")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 1 })
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
 	if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
 		t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
 	}

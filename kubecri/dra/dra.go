@@ -30,7 +30,7 @@ const callTimeout = 30 * time.Second
 // Config is what a Driver needs. All but CDI and Clock is required.
 type Config struct {
 	Node string
-	// Kube reads ResourceClaims.
+	// Kube reads ResourceClaims, and namespaces where a Configuration selects them by labels.
 	Kube kubernetes.Interface
 	// Claims is the owner of the node's SlotClaims.
 	Claims *claims.Claims
@@ -41,8 +41,6 @@ type Config struct {
 	Slices         informers.DeviceSliceInformer
 	Pods           coreinformers.PodInformer
 	Nodes          coreinformers.NodeInformer
-	// Namespaces is asked where a Configuration selects namespaces by labels.
-	Namespaces claims.NamespaceLabels
 	// Device returns the device behind an Instance, or why it cannot be used. It may wait until ctx is done,
 	// which is DeviceTimeout later.
 	Device        func(ctx context.Context, instance string) (discovery.Device, error)
@@ -51,7 +49,7 @@ type Config struct {
 	// be deallocated before its node has unprepared it. The kubelet tries again only a minute or more later.
 	FreeTimeout time.Duration
 	// Seen knows which devices the node sees.
-	Seen Devices
+	Seen cdi.Devices
 	// CDI writes the specs; nil where kubecri writes none.
 	CDI *cdi.Injector
 	// Runtime says which containers run.
@@ -61,14 +59,6 @@ type Config struct {
 	// Resync is how often what the kubelet does not ask for any more is looked for.
 	Resync time.Duration
 	Clock  clock.WithTicker
-}
-
-// Devices is who knows the node's devices.
-type Devices interface {
-	// Devices returns those that the node sees, by Instance, and what is closed when they may have changed.
-	Devices() (map[string]discovery.Device, <-chan struct{})
-	// Gone reports whether the node is known not to see an Instance's device.
-	Gone(instance string) bool
 }
 
 // Driver is the DRA driver of a node. Safe for concurrent use.
@@ -87,9 +77,9 @@ func New(config Config) (*Driver, error) {
 	case config.Node == "", config.KubeletDirectory == "":
 		return nil, errors.New("dra: the node's name and the kubelet's directory are required")
 	case config.Kube == nil, config.Claims == nil, config.Configurations == nil, config.SlotClaims == nil,
-		config.Slices == nil, config.Nodes == nil,
-		config.Pods == nil, config.Namespaces == nil, config.Device == nil, config.Seen == nil, config.Runtime == nil:
-		return nil, errors.New("dra: client, claims, informers, namespaces, devices and runtime are required")
+		config.Slices == nil, config.Pods == nil, config.Nodes == nil, config.Device == nil, config.Seen == nil,
+		config.Runtime == nil:
+		return nil, errors.New("dra: client, claims, informers, devices and runtime are required")
 	case config.Resync <= 0, config.DeviceTimeout <= 0:
 		return nil, fmt.Errorf("dra: resync %s and device timeout %s must be positive", config.Resync,
 			config.DeviceTimeout)

@@ -261,7 +261,6 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	config := Config{Node: name, Kube: a.kube, Configurations: ours.Akri().V0().Configurations(),
 		SlotClaims: ours.Kubeslot().V1alpha1().SlotClaims(),
 		Slices:     ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
-		Namespaces: claims.NamespacesOf(a.kube),
 		Device: func(_ context.Context, instance string) (discovery.Device, error) {
 			seen, _ := r.devices.Devices()
 			device, is := seen[instance]
@@ -274,9 +273,10 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	var err error
 	config.Claims, err = claims.New(claims.Config{Node: name, Client: a, Claims: config.SlotClaims,
 		Configurations: config.Configurations,
-		Pods:           config.Pods, Nodes: core.Core().V1().Nodes(), Namespaces: config.Namespaces, Runtime: r.runtime,
-		Events: record.NewFakeRecorder(10),
-		Grace:  time.Nanosecond, Resync: time.Hour})
+		Pods:           config.Pods, Nodes: core.Core().V1().Nodes(), Namespaces: claims.NamespacesOf(a.kube),
+		Runtime: r.runtime,
+		Events:  record.NewFakeRecorder(10),
+		Grace:   time.Nanosecond, Resync: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

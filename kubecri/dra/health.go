@@ -43,7 +43,7 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 // health is what there is to report now, and what is closed when that may have changed.
 func (d *Driver) health() (kubeletplugin.DeviceHealthReport, <-chan struct{}) {
 	held := map[string]bool{}
-	for _, c := range d.Claims.OfDRA("") {
+	for _, c := range d.Claims.OfDRA() {
 		if name, err := c.Slot(); err == nil {
 			held[name.Instance] = true
 		}

@@ -77,13 +77,8 @@ func user(listed crilist.Listing, pods []*corev1.Pod, ref v1alpha1.ResourceClaim
 // claimsOf are the ResourceClaims of a pod.
 func claimsOf(pod *corev1.Pod) []types.NamespacedName {
 	var all []types.NamespacedName
-	for i := range pod.Spec.ResourceClaims {
-		if name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i]); err == nil && name != nil {
-			all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: *name})
-		}
-	}
-	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
-		all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: extended.ResourceClaimName})
+	for name := range resourceclaim.PodClaims(pod) {
+		all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: name})
 	}
 	return all
 }

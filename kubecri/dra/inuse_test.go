@@ -76,7 +76,7 @@ func TestSlotLostWhilePrepared(t *testing.T) {
 	}
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
 	err := r.ask(t, c)
 	for _, part := range []string{camera + "-0", `holder "another"`, "ns/pod-uid-of-pod"} {
@@ -116,7 +116,7 @@ func TestUnpreparedWhileAContainerRuns(t *testing.T) {
 		}
 	}
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.claimAgain(t.Context()); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
 		t.Errorf("not claimed again: %v; slots %v", err, a.claimed(t))
 	}

@@ -53,7 +53,7 @@ func (d *Driver) leftovers(ctx context.Context) error {
 		return err
 	}
 	refs := map[v1alpha1.ResourceClaimReference]bool{}
-	for _, c := range d.Claims.OfDRA("") {
+	for _, c := range d.Claims.OfDRA() {
 		if c.Spec.ResourceClaim != nil {
 			refs[*c.Spec.ResourceClaim] = true
 		}
@@ -88,7 +88,7 @@ func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaim
 	if err != nil {
 		return err
 	}
-	_, surplus := compare(ref.UID, all, d.Claims.OfDRA(""))
+	surplus := compare(ref.UID, all, d.Claims.OfDRA())
 	if len(surplus) == 0 && len(all) > 0 {
 		return nil
 	}

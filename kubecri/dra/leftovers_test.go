@@ -89,7 +89,7 @@ func TestLeftoverSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA("")) == 0 })
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.leftovers(t.Context()); err != nil || r.spec("u1") != "" {
 		t.Errorf("%v; left %s", err, r.spec("u1"))
 	}

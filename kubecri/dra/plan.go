@@ -24,6 +24,7 @@ type want struct {
 	share         *types.UID
 	holder        string // of the slots' claims
 	slots         int
+	held          []slot.Name // those that are claimed
 }
 
 // wants are the results of the ResourceClaim that are of our driver.
@@ -89,10 +90,9 @@ func holdsFor(claim types.UID, holder string) bool {
 	return holder == all || strings.HasPrefix(holder, all+".")
 }
 
-// compare sorts the SlotClaims that the ResourceClaim has here: held are those of each want, at most as many
-// as it has slots, the lowest first, and surplus are all others: of another allocation, or too many.
-func compare(claim types.UID, all []want, here []*v1alpha1.SlotClaim) (held [][]slot.Name,
-	surplus []*v1alpha1.SlotClaim) {
+// compare sorts the SlotClaims that the ResourceClaim has here: each want holds its own, at most as many as it
+// has slots, the lowest first, and surplus are all others: of another allocation, or too many.
+func compare(claim types.UID, all []want, here []*v1alpha1.SlotClaim) (surplus []*v1alpha1.SlotClaim) {
 	type found struct {
 		name  slot.Name
 		claim *v1alpha1.SlotClaim
@@ -104,28 +104,22 @@ func compare(claim types.UID, all []want, here []*v1alpha1.SlotClaim) (held [][]
 		}
 	}
 	slices.SortFunc(mine, func(a, b found) int { return a.name.Index - b.name.Index })
-	held = make([][]slot.Name, len(all))
 	for _, f := range mine {
 		i := slices.IndexFunc(all, func(w want) bool {
 			return w.holder == f.claim.Spec.Holder && w.instance == f.name.Instance
 		})
-		if i < 0 || len(held[i]) == all[i].slots {
+		if i < 0 || len(all[i].held) == all[i].slots {
 			surplus = append(surplus, f.claim)
 			continue
 		}
-		held[i] = append(held[i], f.name)
+		all[i].held = append(all[i].held, f.name)
 	}
-	return held, surplus
+	return surplus
 }
 
 // complete reports whether each want has all of its slots.
-func complete(all []want, held [][]slot.Name) bool {
-	for i, w := range all {
-		if len(held[i]) != w.slots {
-			return false
-		}
-	}
-	return true
+func complete(all []want) bool {
+	return !slices.ContainsFunc(all, func(w want) bool { return len(w.held) != w.slots })
 }
 
 // lowestFree returns the lowest index below the capacity that nobody has; false for none.

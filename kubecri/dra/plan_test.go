@@ -96,13 +96,16 @@ func TestCompare(t *testing.T) {
 				}
 			}
 		}
-		held, surplus := compare("u1", all, here)
+		if compare("u1", all, nil); complete(all) != (len(all) == 0) {
+			t.Fatal("complete without any slot")
+		}
+		surplus := compare("u1", all, here)
 		seen := map[string]int{}
-		for i, names := range held {
-			if len(names) > all[i].slots {
-				t.Fatalf("%v for %+v", names, all[i])
+		for i, w := range all {
+			if len(w.held) > w.slots {
+				t.Fatalf("too much for %+v", w)
 			}
-			for _, name := range names {
+			for _, name := range w.held {
 				seen[name.String()]++
 				at := slices.IndexFunc(here, func(c *v1alpha1.SlotClaim) bool { return c.Name == name.String() })
 				if name.Instance != all[i].instance || here[at].Spec.Holder != all[i].holder {
@@ -121,9 +124,6 @@ func TestCompare(t *testing.T) {
 			if seen[c.Name] != of {
 				t.Fatalf("%s of %s is there %d times, want %d", c.Name, c.Spec.Holder, seen[c.Name], of)
 			}
-		}
-		if got, _ := compare("u1", all, nil); complete(all, got) != (len(all) == 0) {
-			t.Fatal("complete without any slot")
 		}
 	})
 }

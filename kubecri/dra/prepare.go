@@ -43,9 +43,9 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if p != nil { // somebody may have deleted claims of it
 		lost = d.claimRecorded(ctx, claim.UID, p)
 	}
-	held, surplus := compare(claim.UID, all, d.Claims.OfDRA(""))
-	now := recordOf(claim, all, held)
-	if lost == nil && len(surplus) == 0 && complete(all, held) && p.same(now) {
+	surplus := compare(claim.UID, all, d.Claims.OfDRA())
+	now := recordOf(claim, all)
+	if lost == nil && len(surplus) == 0 && complete(all) && p.same(now) {
 		return prepared(claim.UID, all), nil
 	}
 	devices, err := d.check(ctx, claim.Namespace, all)
@@ -65,20 +65,23 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	var took []slot.Name
 	for i := range all {
 		var more []slot.Name
-		more, err = d.take(ctx, claim, &all[i], &held[i])
+		more, err = d.take(ctx, claim, &all[i])
 		took = append(took, more...)
 		if err != nil {
 			break
 		}
 	}
 	if err == nil {
-		err = d.describe(claim.UID, recordOf(claim, all, held), devices)
+		err = d.describe(claim.UID, recordOf(claim, all), devices)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.giveBack(ctx, took))
 	}
-	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots",
-		slices.Concat(held...))
+	var held []slot.Name
+	for _, w := range all {
+		held = append(held, w.held...)
+	}
+	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots", held)
 	return prepared(claim.UID, all), nil
 }
 
@@ -100,7 +103,7 @@ func (d *Driver) check(ctx context.Context, namespace string, all []want) (map[s
 		if err := mayPrepare(configuration, w.instance); err != nil {
 			return nil, err
 		}
-		labelsOf := func() (map[string]string, error) { return d.Namespaces(ctx, namespace) }
+		labelsOf := func() (map[string]string, error) { return claims.NamespacesOf(d.Kube)(ctx, namespace) }
 		allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf)
 		switch {
 		case err != nil:
@@ -137,27 +140,26 @@ func (d *Driver) configuration(instance string) *akriv0.Configuration {
 // freeInterval is between two looks for a slot that is about to be released.
 const freeInterval = 500 * time.Millisecond
 
-// take claims slots of a device until held has as many as are wanted. It returns those that were not the
+// take claims slots of a device until as many are held as are wanted. It returns those that were not the
 // ResourceClaim's before, also with an error.
-func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *want,
-	held *[]slot.Name) (took []slot.Name, err error) {
+func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *want) (took []slot.Name, err error) {
 	capacity := 0
 	if c := d.configuration(w.instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked, since := d.taken(claim.UID, w, *held), false, d.Clock.Now()
-	for len(*held) < w.slots {
+	taken, asked, since := d.taken(claim.UID, w), false, d.Clock.Now()
+	for len(w.held) < w.slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
 			if d.Clock.Since(since) >= d.FreeTimeout {
-				return took, noneFree(w, len(*held), capacity, taken)
+				return took, noneFree(w, capacity, taken)
 			}
 			select {
 			case <-d.Clock.After(freeInterval):
 			case <-ctx.Done():
-				return took, noneFree(w, len(*held), capacity, taken)
+				return took, noneFree(w, capacity, taken)
 			}
-			taken, asked = d.taken(claim.UID, w, *held), false
+			taken, asked = d.taken(claim.UID, w), false
 			continue
 		}
 		name := slot.Name{Instance: w.instance, Index: index}
@@ -170,7 +172,7 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 		case err != nil:
 			return took, err
 		case other == nil:
-			*held, taken[index] = append(*held, name), ""
+			w.held, taken[index] = append(w.held, name), ""
 			if wrote {
 				took = append(took, name)
 			}
@@ -190,14 +192,14 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 			}
 		}
 	}
-	slices.SortFunc(*held, func(a, b slot.Name) int { return a.Index - b.Index })
+	slices.SortFunc(w.held, func(a, b slot.Name) int { return a.Index - b.Index })
 	return took, nil
 }
 
 // taken returns who has slots of the device, by index, and "" for those that are held. Another claim has those that
 // its spec names, also while they are not claimed. A slot of the same holder that the watch showed after held was
 // read is not among them, so that take finds it.
-func (d *Driver) taken(claim types.UID, w *want, held []slot.Name) map[int]string {
+func (d *Driver) taken(claim types.UID, w *want) map[int]string {
 	taken := d.Claims.Taken(w.instance, w.holder)
 	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
 	delete(recorded, claim)
@@ -208,7 +210,7 @@ func (d *Driver) taken(claim types.UID, w *want, held []slot.Name) map[int]strin
 			}
 		}
 	}
-	for _, name := range held {
+	for _, name := range w.held {
 		taken[name.Index] = ""
 	}
 	return taken
@@ -222,7 +224,7 @@ func reference(claim *resourceapi.ResourceClaim) v1alpha1.ResourceClaimReference
 const maxNamed = 8
 
 // noneFree says who has the slots that are wanted.
-func noneFree(w *want, have, capacity int, taken map[int]string) error {
+func noneFree(w *want, capacity int, taken map[int]string) error {
 	var who []string
 	for i := range capacity {
 		if taken[i] != "" && !slices.Contains(who, taken[i]) {
@@ -235,7 +237,7 @@ func noneFree(w *want, have, capacity int, taken map[int]string) error {
 	}
 	return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and no other of its %d is "+
 		"free: held by %s%s. It is tried again",
-		w.instance, have, w.slots, w.request, capacity, strings.Join(who, ", "), more)
+		w.instance, len(w.held), w.slots, w.request, capacity, strings.Join(who, ", "), more)
 }
 
 // giveBack releases slots of this node.

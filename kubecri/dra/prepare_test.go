@@ -243,13 +243,12 @@ func TestSlotThatShowsLate(t *testing.T) {
 	}
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: all[0].holder,
 		ResourceClaim: new(reference(c))})
-	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA(camera)) == 1 })
-	var held []slot.Name // as counted before
-	took, err := r.take(t.Context(), c, &all[0], &held)
+	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 1 })
+	took, err := r.take(t.Context(), c, &all[0]) // with what was counted before
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]slot.Name{{Instance: camera}, {Instance: camera, Index: 2}}, held); diff != "" {
+	if diff := cmp.Diff([]slot.Name{{Instance: camera}, {Instance: camera, Index: 2}}, all[0].held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]slot.Name{{Instance: camera, Index: 2}}, took); diff != "" {

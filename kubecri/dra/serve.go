@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
@@ -65,7 +66,7 @@ func ask(c chan<- struct{}) {
 func (d *Driver) needed() bool {
 	_, err := os.Lstat(filepath.Join(d.ownDirectory(), socket))
 	all, _ := d.Configurations.Lister().List(labels.Everything()) // from memory
-	return err == nil || len(d.Claims.OfDRA("")) > 0 ||
+	return err == nil || len(d.Claims.OfDRA()) > 0 ||
 		slices.ContainsFunc(all, func(c *akriv0.Configuration) bool { return !c.GivesSlots() })
 }
 
@@ -86,27 +87,23 @@ func (d *Driver) Run(ctx context.Context) {
 	_, _ = d.describeAgain(ctx) // before the kubelet is answered; followDevices tries again, and says why
 	running.Go(func() { d.followDevices(ctx) })
 	running.Go(func() { d.keep(ctx) })
+	var helper *kubeletplugin.Helper
 	failing := false
-	for {
-		helper, err := d.start(ctx)
-		if err == nil {
-			logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory",
-				d.KubeletDirectory)
-			<-ctx.Done()
-			helper.Stop()
-			return
-		}
-		if !failing && ctx.Err() == nil { // once an outage
+	err := wait.PollUntilContextCancel(ctx, startRetry, true, func(context.Context) (started bool, err error) {
+		helper, err = d.start(ctx)
+		if err != nil && !failing && ctx.Err() == nil { // once an outage
 			logger.Error(err, "Cannot serve the kubelet as DRA driver: ResourceClaims are not prepared; trying again",
 				"every", startRetry)
 		}
-		failing = true
-		select {
-		case <-d.Clock.After(startRetry):
-		case <-ctx.Done():
-			return
-		}
+		failing = err != nil
+		return err == nil, nil
+	})
+	if err != nil { // ctx is done
+		return
 	}
+	logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory", d.KubeletDirectory)
+	<-ctx.Done()
+	helper.Stop()
 }
 
 // socket is the driver's in its own directory, by kubeletplugin. It stays when the process ends.

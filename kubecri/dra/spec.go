@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -42,11 +42,11 @@ type preparedClaim struct {
 }
 
 // recordOf is the record of a ResourceClaim with the slots that are held for what it wants.
-func recordOf(claim *resourceapi.ResourceClaim, all []want, held [][]slot.Name) *preparedClaim {
+func recordOf(claim *resourceapi.ResourceClaim, all []want) *preparedClaim {
 	p := &preparedClaim{Namespace: claim.Namespace, Name: claim.Name, Broker: claim.Labels[akriv0.BrokerLabel],
 		Slots: map[string][]string{}, Requests: map[string][]string{}}
-	for i, w := range all {
-		for _, name := range held[i] {
+	for _, w := range all {
+		for _, name := range w.held {
 			p.Slots[w.holder] = append(p.Slots[w.holder], name.String())
 			p.Requests[w.request] = append(p.Requests[w.request], name.String())
 		}
@@ -202,8 +202,8 @@ func additions(request string, grants []inject.Grant) (inject.Additions, error) 
 	add, err := inject.Merge(inject.Container{}, edits...)
 	for _, v := range add.Env {
 		if v.Name == inject.DevicesEnv {
-			name, _, _ := strings.Cut(request, "/") // without the subrequest
-			add.Env = append(add.Env, inject.Variable{Name: inject.ListName(name), Value: v.Value})
+			name := inject.ListName(resourceclaim.BaseRequestRef(request))
+			add.Env = append(add.Env, inject.Variable{Name: name, Value: v.Value})
 		}
 	}
 	return add, err

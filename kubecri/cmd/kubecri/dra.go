@@ -24,7 +24,6 @@ func (o *options) newDRA(c *cluster, room *claims.Claims, a *agent.Agent, byName
 	return dra.New(dra.Config{
 		Node: o.nodeName, Kube: c.kube, Claims: room, Configurations: c.Configurations, SlotClaims: c.Claims,
 		Slices: c.Slices, Pods: c.Pods, Nodes: c.Nodes,
-		Namespaces: claims.NamespacesOf(c.kube),
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
 			return waitDevice(ctx, instance, room, a, o.discovery.allowed)
 		}, DeviceTimeout: o.deviceTimeout, FreeTimeout: freeTimeout, Seen: a, CDI: byName,
