@@ -41,7 +41,7 @@ func TestCallErrors(t *testing.T) {
 		}, want: "ResourceExhausted: grpc: received message larger than max", code: codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := run(t, Config{})
+			s := run(t, setup{})
 			serve(t, s, "a.sock", &plugin{allocate: tc.allocate})
 			p := awaitReady(t, s, "widget")
 			if tc.timeout == 0 {
@@ -83,7 +83,7 @@ func hangs(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
 // A plugin that does not answer in time is not called for a while, which Changed says, and again then.
 func TestPaused(t *testing.T) {
 	changed := make(chan error, 100)
-	s := run(t, Config{Changed: func(p *Plugin) { changed <- p.Paused() }})
+	s := run(t, setup{changed: func(p *Plugin) { changed <- p.Paused() }})
 	answer := make(chan struct{})
 	serve(t, s, "a.sock", &plugin{allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
 		select {
@@ -121,7 +121,7 @@ func TestPaused(t *testing.T) {
 
 // A caller that gives up early says nothing of the plugin; one whose own deadline comes first does.
 func TestCallersDeadline(t *testing.T) {
-	s := run(t, Config{})
+	s := run(t, setup{})
 	serve(t, s, "a.sock", &plugin{allocate: hangs})
 	p := awaitReady(t, s, "widget")
 	call := func(own, timeout time.Duration) error {

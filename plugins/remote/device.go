@@ -48,9 +48,8 @@ type Devices struct {
 	*Sockets
 	config DevicesConfig
 
-	mu      sync.Mutex
-	devices map[*Plugin]*Device
-	moved   chan struct{} // is closed and made anew when holders may have changed
+	mu    sync.Mutex
+	moved chan struct{} // is closed and made anew when holders may have changed
 }
 
 // NewDevices returns Devices with the plugins of the Policies, which Run connects.
@@ -61,28 +60,15 @@ func NewDevices(config DevicesConfig) (*Devices, error) {
 	if config.Holders == nil {
 		config.Holders = func() ([]Holder, bool) { return nil, false }
 	}
-	d := &Devices{config: config, devices: map[*Plugin]*Device{}, moved: make(chan struct{})}
+	d := &Devices{config: config, moved: make(chan struct{})}
 	var err error
 	d.Sockets, err = New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
-		Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
-			return d.of(p).connect(ctx, conn, ready)
-		},
-		Added: func(p *Plugin) {
+		Added: func(p *Plugin) Handler {
 			one := &Device{Plugin: p, of: d, said: map[grpc.ClientConnInterface]*said{}}
 			one.wake = config.Added(one)
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.devices[p] = one
-		},
-		Changed: func(p *Plugin) { d.of(p).wake() },
-	})
+			return one
+		}})
 	return d, err
-}
-
-func (d *Devices) of(p *Plugin) *Device {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.devices[p]
 }
 
 // Device is the node's half of a plugin as device.Device. What it answers is what the plugin's
@@ -103,7 +89,10 @@ type said struct {
 	own  map[string]string
 }
 
-var _ device.VariableOwner = &Device{}
+var (
+	_ device.VariableOwner = &Device{}
+	_ Handler              = &Device{}
+)
 
 // GetName returns the plugin's name.
 func (d *Device) GetName() string { return d.Name() }
@@ -186,8 +175,11 @@ func (d *Device) current() *said {
 	return d.last
 }
 
-// connect starts the server, and follows what it says of the node until ctx ends.
-func (d *Device) connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+// Changed implements Handler.
+func (d *Device) Changed() { d.wake() }
+
+// Connect implements Handler: it starts the server, and follows what it says of the node until ctx ends.
+func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := v1alpha1.NewDeviceClient(conn)

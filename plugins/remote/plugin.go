@@ -36,7 +36,7 @@ type Plugin struct {
 	policy  Policy
 	folder  string
 	clock   clock.WithDelayedExecution
-	changed func(*Plugin)
+	handler Handler
 
 	mu sync.Mutex
 	// servers are those that are ready, in the order of their sockets. The last one is called; the
@@ -161,10 +161,10 @@ func (p *Plugin) end(s *server, try int, how outcome) {
 	p.settle(s)
 	p.mu.Unlock()
 	if try > 0 || pause != was {
-		p.changed(p)
+		p.handler.Changed()
 	}
 	if pause != was && pause > 0 {
-		p.clock.AfterFunc(pause, func() { p.changed(p) }) // a call may try
+		p.clock.AfterFunc(pause, p.handler.Changed) // a call may try
 	}
 }
 
@@ -201,7 +201,7 @@ func (p *Plugin) ready(s *server) {
 		p.settle(other)
 	}
 	p.mu.Unlock()
-	p.changed(p)
+	p.handler.Changed()
 }
 
 // leave takes a server out, for the reason, and reports whether it has been ready. It ends once its
@@ -224,7 +224,7 @@ func (p *Plugin) leave(s *server, reason error) (wasReady bool) {
 	wasReady = s.ready
 	p.mu.Unlock()
 	if i >= 0 {
-		p.changed(p)
+		p.handler.Changed()
 	}
 	return wasReady
 }

@@ -28,6 +28,7 @@ const (
 
 // Scheduler is the scheduler's half of a plugin, for a host. It is safe for concurrent use.
 type Scheduler struct {
+	host    *host.Host
 	plugin  *Plugin
 	timeout time.Duration // of a Fit and of an Allocate
 
@@ -41,16 +42,17 @@ type Scheduler struct {
 
 var _ host.Remote = (*Scheduler)(nil)
 
-// NewScheduler returns the scheduler's half of the plugin. Each of its calls may take as long as the
-// timeout.
-func NewScheduler(p *Plugin, timeout time.Duration) *Scheduler {
-	return &Scheduler{plugin: p, timeout: timeout,
+// NewScheduler returns the scheduler's half of the plugin, which the host asks from now on, unless
+// there is an error. Each of its calls may take as long as the timeout.
+func NewScheduler(h *host.Host, p *Plugin, timeout time.Duration) (*Scheduler, error) {
+	s := &Scheduler{host: h, plugin: p, timeout: timeout,
 		nodes: map[string]*host.Node{}, sessions: map[grpc.ClientConnInterface]*session{}}
+	return s, h.Put(s)
 }
 
-// Connect is for Config.Connect. put is called when what the plugin answers for has changed, or
-// whether it uses the group scheduler: see host.Put.
-func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, put func() error, ready func()) error {
+// Connect is a Handler's. The host is told when what the plugin answers for has changed, or whether
+// it uses the group scheduler.
+func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	said, err := pb.NewDeviceSchedulerClient(conn).Start(starting, &pb.SchedulerStartRequest{})
@@ -61,7 +63,7 @@ func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, 
 		return &callError{s.plugin.name, "Start", err}
 	}
 	if s.start(said) {
-		if err := put(); err != nil {
+		if err := s.host.Put(s); err != nil {
 			return err
 		}
 	}

@@ -172,7 +172,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	return conn, nil
 }
 
-// connect runs Connect until the server is gone or replaced and has no calls in flight. It returns
+// connect runs the plugin's Connect until the server is gone or replaced and has no calls in flight. It returns
 // the reason.
 func (s *Sockets) connect(ctx context.Context, sock *socket, conn *grpc.ClientConn) error {
 	p := sock.plugin
@@ -184,7 +184,7 @@ func (s *Sockets) connect(ctx context.Context, sock *socket, conn *grpc.ClientCo
 			p.leave(v, errEnded)
 		}
 	}()
-	err := s.config.Connect(running, p, conn, func() { p.ready(v) })
+	err := p.handler.Connect(running, conn, func() { p.ready(v) })
 	switch {
 	case errors.Is(context.Cause(running), errReplaced):
 		err = errReplaced

@@ -45,15 +45,19 @@ type Config struct {
 	Half   registration.Half
 	// Policies are those of plugins that are known from the start.
 	Policies Policies
+	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
+	Added func(*Plugin) Handler
+}
+
+// Handler is what the host does with one plugin.
+type Handler interface {
 	// Connect is called for each connection: the half's Start, then its streams. It calls ready once
 	// the plugin may be called, and returns when ctx ends. If it returns before, the connection is
 	// closed, and made again after a while.
-	Connect func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error
-	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
-	Added func(*Plugin)
+	Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error
 	// Changed is called when the plugin came, went away, or is not called for a while or may be
 	// again. It may be called concurrently, and must not wait; the Plugin has the state.
-	Changed func(*Plugin)
+	Changed()
 }
 
 // Sockets are the plugins of a folder. It is safe for concurrent use.
@@ -130,11 +134,11 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 		return nil, errMoreNames
 	}
 	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, clock: s.clock,
-		changed: s.config.Changed, since: s.clock.Now(), moved: make(chan struct{})}
+		since: s.clock.Now(), moved: make(chan struct{})}
+	p.handler = s.config.Added(p)
 	s.mu.Lock()
 	s.byName[name] = p
 	s.mu.Unlock()
-	s.config.Added(p)
 	return p, nil
 }
 
