@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -131,16 +130,11 @@ func some(resource string) []*pb.NodeInfo {
 // resource returns a resource that the plugin answers for.
 func (t *target) resource(ctx context.Context) (string, error) {
 	got, err := call(ctx, quick, t.scheduler.Start, &pb.SchedulerStartRequest{})
+	if err == nil {
+		err = got.Check()
+	}
 	if err != nil {
 		return "", err
-	}
-	for _, r := range got.GetResources() {
-		if begin := strings.TrimSuffix(r, "*"); begin == "" || strings.Contains(begin, "*") {
-			return "", fmt.Errorf("%q is no resource, such as example.com/widget or example.com/*", r)
-		}
-	}
-	if len(got.GetResources()) == 0 {
-		return "", errors.New("there is none")
 	}
 	return strings.ReplaceAll(got.GetResources()[0], "*", "conformance"), nil
 }
@@ -158,45 +152,26 @@ func withResource(f func(context.Context, *target, string) error) func(context.C
 // fit returns the verdicts, if they are valid.
 func (t *target) fit(ctx context.Context, r *pb.FitRequest) (*pb.FitResponse, error) {
 	got, err := call(ctx, quick, t.scheduler.Fit, r)
+	if err == nil {
+		err = got.Check(len(r.GetNames()) + len(r.GetNodes()))
+	}
 	if err != nil {
 		return nil, err
 	}
-	if n := len(r.GetNames()) + len(r.GetNodes()); len(got.GetVerdicts()) != n {
-		return nil, fmt.Errorf("there are %d verdicts for %d nodes", len(got.GetVerdicts()), n)
-	}
 	for i, v := range got.GetVerdicts() {
-		switch {
-		case math.IsNaN(v.GetScore()) || math.IsInf(v.GetScore(), 0) || v.GetScore() < 0:
-			return nil, fmt.Errorf("node %d: the score is %v: want a finite number >= 0", i, v.GetScore())
-		case !v.GetFits() && len(v.GetReasons()) == 0:
+		if !v.GetFits() && len(v.GetReasons()) == 0 {
 			return nil, fmt.Errorf("node %d: the pod does not fit, and there is no reason", i)
 		}
 		for _, reason := range v.GetReasons() {
 			if reason.GetText() == "" || strings.Contains(reason.GetText(), "\n") {
 				return nil, fmt.Errorf("node %d: the reason is %q: want a line", i, reason.GetText())
 			}
-			if reason.GetRequested() < 0 || reason.GetUsed() < 0 || reason.GetCapacity() < 0 {
-				return nil, fmt.Errorf("node %d: a reason has a negative amount: %v", i, reason)
-			}
 		}
-		if err := ofThePod(v.GetChanges()); err != nil {
+		if err := v.GetChanges().Check(r.GetPod().Info()); err != nil {
 			return nil, fmt.Errorf("node %d: %w", i, err)
 		}
 	}
 	return got, nil
-}
-
-// ofThePod returns an error if containers are changed that the pod does not have.
-func ofThePod(c *pb.PodChanges) error {
-	for name := range c.GetRunningContainers() {
-		if name != container {
-			return fmt.Errorf("it changes the container %q, which the pod does not have", name)
-		}
-	}
-	for name := range c.GetInitContainers() {
-		return fmt.Errorf("it changes the init container %q, which the pod does not have", name)
-	}
-	return nil
 }
 
 func sameFit(repeat func(func() error) error) func(context.Context, *target) error {
@@ -247,5 +222,5 @@ func allocateAgain(ctx context.Context, t *target) error {
 	if err == nil && !proto.Equal(first, again) {
 		err = fmt.Errorf("it chooses %v, and then %v", first, again)
 	}
-	return errors.Join(err, ofThePod(first.GetChanges()))
+	return errors.Join(err, first.GetChanges().Check(request.GetPod().Info()))
 }

@@ -60,11 +60,11 @@ func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod 
 		request.Session = ""
 	}
 	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request)
+	if err == nil {
+		err = answer.Check(len(nodes))
+	}
 	if err != nil {
 		return nil, err
-	}
-	if got := len(answer.GetVerdicts()); got != len(nodes) {
-		return nil, invalid("%d verdicts about %d nodes", got, len(nodes))
 	}
 	verdicts := make([]host.Verdict, len(nodes))
 	nextNamed, nextWhole := 0, len(request.Names)
@@ -87,11 +87,8 @@ func (s *Scheduler) session(conn grpc.ClientConnInterface) *session {
 	return s.sessions[conn]
 }
 
-// verdict checks what the plugin says of a node.
+// verdict is what the plugin says of a node.
 func (s *Scheduler) verdict(pod *types.PodInfo, v *pb.Verdict) (host.Verdict, error) {
-	if err := checkVerdict(v); err != nil {
-		return host.Verdict{}, err
-	}
 	got := host.Verdict{OK: v.GetFits(), Score: v.GetScore()}
 	var err error
 	if got.Pod, err = s.changed(pod, v.GetChanges()); err != nil || got.OK {

@@ -34,7 +34,7 @@ func TestRefused(t *testing.T) {
 			`plugin "widget" says that it is half SCHEDULER, and the sockets of this folder are half DEVICE`, false},
 		"no half": {func(i *info) { i.Half = 0 }, "half UNKNOWN", false},
 		"no version": {func(i *info) { i.SupportedVersions = nil },
-			`plugin "widget" serves the versions "" of the protocol, and "v1alpha1" are called here`, false},
+			`plugin "widget" serves the versions "" of the protocol, and "v1alpha1" is called here`, false},
 		"new version": {func(i *info) { i.SupportedVersions = []string{"v2", "v3"} },
 			`serves the versions "v2 v3"`, false},
 		"a million versions": {func(i *info) { i.SupportedVersions = make([]string, 1_000_000) }, "larger than max",

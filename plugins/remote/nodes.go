@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types/contain"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
@@ -191,8 +193,8 @@ func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision <= s.applied || revision > s.revision {
-		return invalid("it has applied message %d, after message %d, of %d that were sent", revision, s.applied,
-			s.revision)
+		return fmt.Errorf("%w: it has applied message %d, after message %d, of %d that were sent",
+			contain.ErrInvalid, revision, s.applied, s.revision)
 	}
 	s.applied = revision
 	s.poke()

@@ -12,19 +12,14 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
-const (
-	// startTimeout is how long a scheduler's half may take to say what it answers for.
-	startTimeout = 5 * time.Second
-	// maxPatterns is how many names of resources it may give, of maxPattern bytes at most: a path of
-	// a group resource is as long as three names of Kubernetes.
-	maxPatterns = 64
-	maxPattern  = 3 * (253 + 1 + 63)
-)
+// startTimeout is how long a scheduler's half may take to say what it answers for.
+const startTimeout = 5 * time.Second
 
 // Scheduler is the scheduler's half of a plugin, for a host. It is safe for concurrent use.
 type Scheduler struct {
@@ -57,7 +52,7 @@ func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, 
 	defer cancel()
 	said, err := pb.NewDeviceSchedulerClient(conn).Start(starting, &pb.SchedulerStartRequest{})
 	if err == nil {
-		err = checkPatterns(said.GetResources())
+		err = said.Check()
 	}
 	if err != nil {
 		return &callError{s.plugin.name, "Start", err}
@@ -177,16 +172,20 @@ func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error 
 
 // changed returns the pod with the plugin's changes.
 func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.PodInfo, error) {
-	got, err := changed(pod, changes)
-	if err != nil || s.UsingGroupScheduler() {
-		return got, err
+	if err := changes.Check(pod); err != nil {
+		return nil, err
+	}
+	got := pod.Clone()
+	changes.Apply(got)
+	if s.UsingGroupScheduler() {
+		return got, nil
 	}
 	for name, c := range got.Containers() {
 		before := pod.GetContainerInPod(name).AllocateFrom
 		for want := range c.AllocateFrom {
 			if _, had := before[want]; !had && resource.IsGroupResourceName(want) {
-				return nil, invalid("it does not use the group scheduler, and allocates %.64q, which that would count",
-					want)
+				return nil, fmt.Errorf("%w: it does not use the group scheduler, and allocates %.64q, which that "+
+					"would count", contain.ErrInvalid, want)
 			}
 		}
 	}
@@ -195,18 +194,6 @@ func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.
 
 // patterns are names of resources, and beginnings of such with a '*' at the end.
 type patterns []string
-
-func checkPatterns(all []string) error {
-	if len(all) == 0 || len(all) > maxPatterns {
-		return invalid("it answers for %d resources: want 1 to %d", len(all), maxPatterns)
-	}
-	for _, p := range all {
-		if p == "" || len(p) > maxPattern || strings.Contains(p[:len(p)-1], "*") {
-			return invalid("it answers for %.64q: want the name of a resource, or the beginning of one and '*'", p)
-		}
-	}
-	return nil
-}
 
 func (p patterns) match(name types.ResourceName) bool {
 	return slices.ContainsFunc(p, func(pattern string) bool {

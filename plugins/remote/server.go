@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
 // registerTimeout is how long a plugin may take to say what it is.
@@ -146,11 +147,10 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	case err != nil:
 		return nil, &callError{sock.name, "GetInfo", err}
 	}
-	version, err := checkInfo(info, s.config.Half)
-	if err == nil {
+	if err = checkInfo(info, s.config.Half); err == nil {
 		sock.plugin, err = s.plugin(info.GetName())
 	}
-	result := &registration.Status{Version: version}
+	result := &registration.Status{Version: v1alpha1.Version}
 	if err != nil {
 		result = &registration.Status{Error: err.Error()}
 	}
@@ -162,7 +162,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
-		"version", shorten(info.GetVersion(), maxQuoted), "protocol", version)
+		"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
 	if other := info.GetSocket(); other != "" && other != sock.name {
 		if half, err = dial(ctx, filepath.Join(s.config.Folder, other)); err != nil {
 			return nil, fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), other, err)
