@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/contain"
 )
@@ -35,7 +34,6 @@ type Plugin struct {
 	name    string
 	policy  Policy
 	folder  string
-	clock   clock.WithDelayedExecution
 	handler Handler
 
 	mu sync.Mutex
@@ -93,7 +91,7 @@ func (p *Plugin) away() error {
 func (p *Plugin) Paused() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.current(); s != nil && s.breaker.paused(p.clock.Now()) {
+	if s := p.current(); s != nil && s.breaker.paused(time.Now()) {
 		return p.paused(s)
 	}
 	return nil
@@ -114,7 +112,7 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	if err != nil {
 		return err
 	}
-	begun := p.clock.Now()
+	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = f(limited, s.conn)
@@ -124,7 +122,7 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	case s.conn.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
 		how, err = cut, errEnded
 	case limited.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // which the server may see first
-	case !errors.Is(limited.Err(), context.Canceled) && p.clock.Since(begun) >= timeout/2:
+	case !errors.Is(limited.Err(), context.Canceled) && time.Since(begun) >= timeout/2:
 		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, timeout)
 	default: // the caller gave up, or its own deadline came much sooner
 		how = cut
@@ -143,7 +141,7 @@ func (p *Plugin) begin() (s *server, try int, err error) {
 	if s = p.current(); s == nil {
 		return nil, 0, p.away()
 	}
-	try, ok := s.breaker.begin(p.clock.Now())
+	try, ok := s.breaker.begin(time.Now())
 	if !ok {
 		return nil, 0, p.paused(s)
 	}
@@ -156,7 +154,7 @@ func (p *Plugin) end(s *server, try int, how outcome) {
 	p.mu.Lock()
 	s.calls--
 	was := s.breaker.pause
-	s.breaker.end(p.clock.Now(), try, how)
+	s.breaker.end(time.Now(), try, how)
 	pause := s.breaker.pause
 	p.settle(s)
 	p.mu.Unlock()
@@ -164,7 +162,7 @@ func (p *Plugin) end(s *server, try int, how outcome) {
 		p.handler.Changed()
 	}
 	if pause != was && pause > 0 {
-		p.clock.AfterFunc(pause, p.handler.Changed) // a call may try
+		time.AfterFunc(pause, p.handler.Changed) // a call may try
 	}
 }
 
@@ -217,7 +215,7 @@ func (p *Plugin) leave(s *server, reason error) (wasReady bool) {
 	if len(p.servers) == 0 {
 		p.reason = reason
 		if i >= 0 {
-			p.since = p.clock.Now()
+			p.since = time.Now()
 		}
 	}
 	p.settle(s)

@@ -52,7 +52,7 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 	backoff := s.retry
 	asked := sync.OnceFunc(func() { close(sock.asked) })
 	for {
-		begun := s.clock.Now()
+		begun := time.Now()
 		err := s.serve(ctx, sock, asked)
 		var again <-chan time.Time
 		switch {
@@ -64,10 +64,10 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 			if !errors.Is(err, errRemade) {
 				sock.problems.log(logger, err, "A plugin is not connected; trying again")
 			}
-			if s.clock.Since(begun) > s.retry.Cap {
+			if time.Since(begun) > s.retry.Cap {
 				backoff = s.retry
 			}
-			again = s.clock.After(backoff.Step())
+			again = time.After(backoff.Step())
 		}
 		if !sock.pause(ctx, again) {
 			return

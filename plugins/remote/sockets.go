@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
@@ -64,7 +63,6 @@ type Handler interface {
 type Sockets struct {
 	config  Config
 	watcher *fsnotify.Watcher
-	clock   clock.WithDelayedExecution
 	retry   wait.Backoff
 	free    chan struct{} // has an entry when a place for a socket has become free
 	known   chan struct{} // is closed once the sockets that Run found first have said what they are
@@ -76,8 +74,8 @@ type Sockets struct {
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
-	s := &Sockets{config: config, clock: clock.RealClock{}, retry: retry, free: make(chan struct{}, 1),
-		known: make(chan struct{}), byName: map[string]*Plugin{}}
+	s := &Sockets{config: config, retry: retry, free: make(chan struct{}, 1), known: make(chan struct{}),
+		byName: map[string]*Plugin{}}
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
@@ -133,8 +131,8 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 	case full:
 		return nil, errMoreNames
 	}
-	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, clock: s.clock,
-		since: s.clock.Now(), moved: make(chan struct{})}
+	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now(),
+		moved: make(chan struct{})}
 	p.handler = s.config.Added(p)
 	s.mu.Lock()
 	s.byName[name] = p
