@@ -63,10 +63,7 @@ func (a *deviceCache) added(p *remote.Plugin, timeout time.Duration) *remotePlug
 func (r *remotePlugin) Changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name, why := r.plugin.Name(), r.plugin.Away()
-	if why == nil {
-		why = r.plugin.Paused()
-	}
+	name, why := r.plugin.Name(), r.plugin.Unavailable()
 	r.cache.recognized.Clear() // it may come back with other resources
 	if why == nil {
 		up.WithLabelValues(name).Set(1)

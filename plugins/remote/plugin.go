@@ -86,12 +86,16 @@ func (p *Plugin) away() error {
 		remedy)
 }
 
-// Paused returns nil while calls reach the plugin; otherwise that its last calls ran into their
-// deadlines, and until when it is not called. A plugin that is away is not paused.
-func (p *Plugin) Paused() error {
+// Unavailable returns nil while calls reach the plugin; otherwise that it is away, or that its last
+// calls ran into their deadlines, and until when it is not called.
+func (p *Plugin) Unavailable() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.current(); s != nil && s.breaker.paused(time.Now()) {
+	s := p.current()
+	switch {
+	case s == nil:
+		return p.away()
+	case s.breaker.paused(time.Now()):
 		return p.paused(s)
 	}
 	return nil

@@ -95,14 +95,11 @@ func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 	if started && !requested {
 		return false, nil
 	}
-	away := s.plugin.Away()
-	if away == nil {
-		away = s.plugin.Paused()
-	}
-	if away != nil && !started && !s.plugin.Required() {
+	err := s.plugin.Unavailable()
+	if err != nil && !started && !s.plugin.Required() {
 		return false, nil
 	}
-	return true, away
+	return true, err
 }
 
 // Recognizes implements host.Remote.

@@ -336,8 +336,8 @@ func TestKilledUnderLoad(t *testing.T) {
 	if got := wrong.Load(); got != nil {
 		t.Errorf("a call got %q without an error", got)
 	}
-	if err := p.Paused(); err != nil || p.Away() != nil {
-		t.Errorf("Paused() = %v, Away() = %v", err, p.Away())
+	if err := p.Unavailable(); err != nil {
+		t.Errorf("Unavailable() = %v", err)
 	}
 	eventually(t, func() error {
 		if got := connected.Load(); got != 1 {
