@@ -53,7 +53,13 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 	asked := sync.OnceFunc(func() { close(sock.asked) })
 	for {
 		begun := time.Now()
-		err := s.serve(ctx, sock, asked)
+		conn, err := s.register(ctx, sock)
+		asked()
+		if err == nil {
+			err = sock.connect(ctx, conn)
+		} else if sock.plugin != nil {
+			sock.plugin.unreachable(err)
+		}
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
@@ -79,7 +85,11 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 // called. It returns false if the file is gone or ctx ends.
 func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 	for {
-		newer, moved := sock.newer()
+		var newer bool
+		var moved <-chan struct{}
+		if sock.plugin != nil {
+			newer, moved = sock.plugin.newer(sock.order)
+		}
 		if again == nil && !newer {
 			return true
 		}
@@ -93,32 +103,6 @@ func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 		case <-moved:
 		}
 	}
-}
-
-// newer reports whether a newer socket of the plugin is called, and returns a channel that is closed
-// when that may have changed.
-func (sock *socket) newer() (bool, <-chan struct{}) {
-	if sock.plugin == nil {
-		return false, nil
-	}
-	return sock.plugin.newer(sock.order)
-}
-
-// serve connects to the socket's server, and returns why the connection ended.
-func (s *Sockets) serve(ctx context.Context, sock *socket, asked func()) error {
-	conn, err := s.register(ctx, sock)
-	asked()
-	if err != nil {
-		if sock.plugin != nil {
-			sock.plugin.unreachable(err)
-		}
-		return err
-	}
-	defer conn.Close()
-	if newer, _ := sock.newer(); newer {
-		return errReplaced
-	}
-	return s.connect(ctx, sock, conn)
 }
 
 // register asks what is served at the socket, and returns a connection to the half.
@@ -172,10 +156,14 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	return conn, nil
 }
 
-// connect runs the plugin's Connect until the server is gone or replaced and has no calls in flight. It returns
-// the reason.
-func (s *Sockets) connect(ctx context.Context, sock *socket, conn *grpc.ClientConn) error {
+// connect runs the plugin's Connect until the server is gone or replaced and has no calls in flight,
+// and closes the connection. It returns the reason.
+func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
+	defer conn.Close()
 	p := sock.plugin
+	if newer, _ := p.newer(sock.order); newer {
+		return errReplaced
+	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	v := &server{conn: conn, order: sock.order, end: end}

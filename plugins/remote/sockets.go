@@ -143,7 +143,7 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
 	defer s.watcher.Close()
-	f := folder{Sockets: s, sockets: map[string]*socket{}}
+	f := folder{Sockets: s, sockets: map[string]*socket{}, places: make(chan struct{}, maxSockets)}
 	defer f.running.Wait()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
@@ -151,7 +151,13 @@ func (s *Sockets) Run(ctx context.Context) {
 		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
 		f.problems.log(klog.FromContext(ctx), f.update(ctx), "Cannot connect to all plugins")
 		if first {
-			f.running.Go(f.awaitKnown(maps.Clone(f.sockets)))
+			all := slices.Collect(maps.Values(f.sockets))
+			f.running.Go(func() {
+				for _, sock := range all {
+					<-sock.asked // it is, in any case
+				}
+				close(s.known)
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -186,9 +192,9 @@ type folder struct {
 	sockets map[string]*socket // by the file's name
 	orders  int                // that were given to sockets
 	running sync.WaitGroup     // of follow
-	mu      sync.Mutex
-	places  int // of maxSockets that are taken; also by sockets that are gone and still connected
-
+	// places has an entry for each socket that is followed; also for those that are gone and still
+	// connected.
+	places   chan struct{}
 	problems problems
 }
 
@@ -222,37 +228,24 @@ func (f *folder) update(ctx context.Context) error {
 
 // add follows a socket, if a place is free.
 func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.places >= maxSockets {
+	select {
+	case f.places <- struct{}{}:
+	default:
 		return false
 	}
-	f.places++
 	f.orders++
 	sock := &socket{name: name, file: file, order: f.orders,
 		removed: make(chan struct{}), asked: make(chan struct{})}
 	f.sockets[name] = sock
 	f.running.Go(func() {
 		f.follow(ctx, sock)
-		f.mu.Lock()
-		f.places--
-		f.mu.Unlock()
+		<-f.places
 		select {
 		case f.free <- struct{}{}:
 		default:
 		}
 	})
 	return true
-}
-
-// awaitKnown closes known once the sockets have been asked what they are, which each is in any case.
-func (f *folder) awaitKnown(sockets map[string]*socket) func() {
-	return func() {
-		for _, sock := range sockets {
-			<-sock.asked
-		}
-		close(f.known)
-	}
 }
 
 // list returns the folder's files that are named as sockets. A folder that is missing has none.
