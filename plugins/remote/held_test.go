@@ -75,6 +75,7 @@ func containers(of []*pb.Holder) string {
 	for _, h := range of {
 		names = append(names, h.GetContainer())
 	}
+	slices.Sort(names)
 	return strings.Join(names, " ")
 }
 
