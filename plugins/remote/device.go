@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// DefaultDeviceTimeout is how long a call of a node's half may take.
+	// DefaultDeviceTimeout is how long a call of a node's half may take by default.
 	DefaultDeviceTimeout = 5 * time.Second
 
 	// streamPause is between two messages of a stream, either way: flow control has a plugin wait
@@ -33,8 +33,7 @@ type DevicesConfig struct {
 	Folder   string
 	Policies Policies
 	Node     string
-	// Timeout of a call; DefaultDeviceTimeout when 0.
-	Timeout time.Duration
+	Timeout  time.Duration // of a call
 	// Added is called once for each plugin. What it returns is called whenever the plugin has
 	// something new to say, came or went away; it must not wait.
 	Added func(*Device) (wake func())
@@ -54,9 +53,6 @@ type Devices struct {
 
 // NewDevices returns Devices with the plugins of the Policies, which Run connects.
 func NewDevices(config DevicesConfig) (*Devices, error) {
-	if config.Timeout == 0 {
-		config.Timeout = DefaultDeviceTimeout
-	}
 	if config.Holders == nil {
 		config.Holders = func() ([]Holder, bool) { return nil, false }
 	}

@@ -127,7 +127,7 @@ func runDevices(t *testing.T) *deviceRig {
 	t.Helper()
 	r := &deviceRig{}
 	var err error
-	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a",
+	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a", Timeout: deadline,
 		Added: func(*Device) func() { return func() {} },
 		Holders: func() ([]Holder, bool) {
 			r.mu.Lock()

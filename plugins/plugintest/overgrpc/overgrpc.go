@@ -59,9 +59,10 @@ func Device(t testing.TB, d device.Device) *remote.Device {
 	t.Helper()
 	var half *remote.Device
 	devices, err := remote.NewDevices(remote.DevicesConfig{
-		Folder: serve(t, server.Device(d, lookInterval)),
-		Node:   "node",
-		Added:  func(added *remote.Device) func() { half = added; return func() {} },
+		Folder:  serve(t, server.Device(d, lookInterval)),
+		Node:    "node",
+		Timeout: remote.DefaultDeviceTimeout,
+		Added:   func(added *remote.Device) func() { half = added; return func() {} },
 	})
 	if err != nil {
 		t.Fatal(err)
