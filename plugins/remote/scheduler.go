@@ -28,8 +28,7 @@ type Scheduler struct {
 	timeout time.Duration // of a Fit and of an Allocate
 
 	mu       sync.RWMutex
-	started  bool // once; what it said then holds until it says something else
-	patterns patterns
+	patterns patterns // nil until it has started once; what it said then holds until it says something else
 	group    bool
 	nodes    map[string]*host.Node
 	sessions map[grpc.ClientConnInterface]*session
@@ -70,8 +69,8 @@ func (s *Scheduler) start(said *pb.SchedulerStartResponse) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resources := slices.Sorted(slices.Values(said.GetResources()))
-	changed = !s.started || !slices.Equal(s.patterns, resources) || s.group != said.GetUsesGroupScheduler()
-	s.started, s.patterns, s.group = true, resources, said.GetUsesGroupScheduler()
+	changed = !slices.Equal(s.patterns, resources) || s.group != said.GetUsesGroupScheduler()
+	s.patterns, s.group = resources, said.GetUsesGroupScheduler()
 	return changed
 }
 
@@ -90,7 +89,7 @@ func (s *Scheduler) UsingGroupScheduler() bool {
 // away: nobody else would give it to them.
 func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 	s.mu.RLock()
-	started, requested := s.started, s.patterns.requested(pod)
+	started, requested := s.patterns != nil, s.patterns.requested(pod)
 	s.mu.RUnlock()
 	if started && !requested {
 		return false, nil
