@@ -35,16 +35,17 @@ func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict,
 func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod *types.PodInfo, message *pb.PodInfo,
 	nodes []*host.Node) ([]host.Verdict, error) {
 	request := &pb.FitRequest{Pod: message}
-	named := make([]bool, len(nodes))
+	named, id := make([]bool, len(nodes)), ""
 	if session := s.session(conn); session != nil {
 		var done func()
 		named, done = session.name(nodes)
 		defer done()
-		request.Session = session.id
+		id = session.id
 	}
 	bytes := 0
 	for i, n := range nodes {
 		if named[i] {
+			request.Session = id
 			request.Names = append(request.Names, n.Name())
 			continue
 		}
@@ -55,9 +56,6 @@ func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod 
 		info := pb.NodeInfoOf(n.Info())
 		request.Nodes = append(request.Nodes, info)
 		bytes += proto.Size(info)
-	}
-	if len(request.Names) == 0 {
-		request.Session = ""
 	}
 	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request)
 	if err == nil {
