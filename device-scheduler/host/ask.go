@@ -84,7 +84,7 @@ type pending struct {
 // ahead yields the names of nodes that are likely to be asked for next after a node, so that Remotes
 // are asked about them together; it may be nil.
 func (h *Host) Ask(pod *types.PodInfo, ahead func(node string) iter.Seq[string]) *Ask {
-	return &Ask{host: h, pod: pod, ahead: ahead}
+	return &Ask{host: h, pod: pod, ahead: ahead, memories: map[*plugin]*memory{}}
 }
 
 // Fits asks whether the pod fits the node.
@@ -168,9 +168,6 @@ func (a *Ask) memory(p *plugin) *memory {
 	if m == nil {
 		m = &memory{verdicts: map[question]*pending{}}
 		m.concerned, m.fault = p.concerned(a.pod)
-		if a.memories == nil {
-			a.memories = map[*plugin]*memory{}
-		}
 		a.memories[p] = m
 	}
 	return m
