@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -81,7 +82,7 @@ type Device struct {
 
 // said is what a server says of the node.
 type said struct {
-	node *types.NodeInfo
+	node atomic.Pointer[types.NodeInfo] // as it is now
 	own  map[string]string
 }
 
@@ -106,7 +107,7 @@ func (d *Device) UpdateNodeInfo(info *types.NodeInfo) error {
 	}
 	if s := d.current(); s != nil {
 		name := info.Name
-		*info = *s.node.Clone()
+		*info = *s.node.Load().Clone()
 		info.Name = name
 	}
 	return nil
@@ -200,6 +201,7 @@ func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 	defer holding.Wait()
 	defer cancel(nil)
 	defer d.forget(conn)
+	says := &said{own: own.GetVariables()}
 	for first := true; ; first = false {
 		state, err := stream.Recv()
 		if err != nil {
@@ -209,12 +211,13 @@ func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 			return &callError{d.name, "Watch", err}
 		}
 		silent.Stop()
-		d.mu.Lock()
-		d.said[conn] = &said{node: state.Info(), own: own.GetVariables()}
-		d.mu.Unlock()
+		says.node.Store(state.Info())
 		if first {
+			d.mu.Lock()
+			d.said[conn] = says
+			d.mu.Unlock()
 			ready()
-			holding.Go(func() { d.hold(ctx, conn) })
+			holding.Go(func() { d.hold(ctx, conn, says) })
 		}
 		d.wake()
 		d.of.HoldersChanged() // they are those of what the plugin says that the node has
@@ -223,16 +226,6 @@ func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 		case <-time.After(streamPause):
 		}
 	}
-}
-
-// nodeBy returns what a server has said that the node has; nil once it is forgotten.
-func (d *Device) nodeBy(conn grpc.ClientConnInterface) *types.NodeInfo {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.said[conn]; s != nil {
-		return s.node
-	}
-	return nil
 }
 
 func (d *Device) forget(conn grpc.ClientConnInterface) {

@@ -85,14 +85,14 @@ func (d *Devices) holdersMoved() <-chan struct{} {
 
 // hold sends to the server which containers hold its devices until ctx ends. A server that does not
 // read waits for itself alone.
-func (d *Device) hold(ctx context.Context, conn grpc.ClientConnInterface) {
+func (d *Device) hold(ctx context.Context, conn grpc.ClientConnInterface, says *said) {
 	logger := klog.FromContext(ctx)
 	stream, err := v1alpha1.NewDeviceClient(conn).Held(ctx)
 	var sent holders // nil for nothing yet
 	for err == nil {
 		moved := d.of.holdersMoved()
 		if all, ok := d.of.config.Holders(); ok {
-			now := holdersOf(sent, all, d.nodeBy(conn))
+			now := holdersOf(sent, all, says.node.Load())
 			request := heldChanges(sent, now)
 			if size := proto.Size(request); size > maxHeldBytes {
 				logger.Info("Warning: a plugin is not sent which containers hold its devices: it is too much",
