@@ -104,17 +104,15 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 	p := fresh(pod, n.name)
 	for _, plug := range n.set.plugins {
 		concerned, fault := plug.concerned(p)
-		if fault == nil && !concerned {
-			continue
-		}
-		var got *types.PodInfo
-		if fault == nil {
-			got, fault = plug.allocate(n.info, p)
-		}
 		if fault != nil {
 			return nil, fault
 		}
-		p = got
+		if !concerned {
+			continue
+		}
+		if p, fault = plug.allocate(n.info, p); fault != nil {
+			return nil, fault
+		}
 	}
 	if group := n.set.group; group != nil {
 		if err := group.PodAllocate(n.info, p); err != nil {

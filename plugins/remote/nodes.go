@@ -60,8 +60,6 @@ func (s *Scheduler) SetNode(n *host.Node) {
 	}
 }
 
-var errEndOfNodes = errors.New("it ended the stream of nodes")
-
 // sendNodes sends the nodes, and what changes, until the connection or the stream ends.
 func (s *Scheduler) sendNodes(connected context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	ctx, cancel := context.WithCancel(connected)
@@ -94,17 +92,13 @@ func (s *Scheduler) sendNodes(connected context.Context, conn grpc.ClientConnInt
 func (s *Scheduler) begin(conn grpc.ClientConnInterface) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session := newSession()
+	session := &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: map[string]*host.Node{},
+		sent: map[string]sentNode{}, asking: map[string]int{}}
 	for _, n := range s.nodes {
 		session.set(n)
 	}
 	s.sessions[conn] = session
 	return session
-}
-
-func newSession() *session {
-	return &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: map[string]*host.Node{},
-		sent: map[string]sentNode{}, asking: map[string]int{}}
 }
 
 func (s *session) set(n *host.Node) {
@@ -178,7 +172,7 @@ func (s *session) receive(stream grpc.BidiStreamingClient[pb.NodesRequest, pb.No
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return errEndOfNodes
+			return errors.New("it ended the stream of nodes")
 		}
 		if err == nil {
 			err = s.apply(m.GetRevision())
