@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,8 +26,12 @@ var errEnded = errors.New("its server ended, or closed the connection")
 // errReplaced ends the connection to a server that a newer one has replaced.
 var errReplaced = errors.New("a newer server of the plugin has replaced it")
 
-// maxErrorBytes is how much of a plugin's own error is given on: it is for an Event.
-const maxErrorBytes = 512
+const (
+	// maxErrorBytes is how much of a plugin's own error is given on: it is for an Event.
+	maxErrorBytes = 512
+	// maxQuoted is how many bytes of a plugin's words are quoted in a sentence.
+	maxQuoted = 80
+)
 
 // Plugin is one half of a plugin by its name, for as long as the process runs: its servers come and
 // go. It is safe for concurrent use.
@@ -271,3 +276,11 @@ func (e *callError) Error() string {
 
 // Unwrap returns the error of the call.
 func (e *callError) Unwrap() error { return e.err }
+
+// shorten returns the text on one line of at most this many bytes, and whatever a log can print.
+func shorten(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -131,7 +133,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	case err != nil:
 		return nil, &callError{sock.name, "GetInfo", err}
 	}
-	if err = checkInfo(info, s.config.Half); err == nil {
+	if err = s.checkInfo(info); err == nil {
 		sock.plugin, err = s.plugin(info.GetName())
 	}
 	result := &registration.Status{Version: v1alpha1.Version}
@@ -154,6 +156,23 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 		return half, nil
 	}
 	return conn, nil
+}
+
+// checkInfo checks what a plugin says of itself.
+func (s *Sockets) checkInfo(info *registration.PluginInfo) error {
+	if err := info.Check(); err != nil {
+		return err
+	}
+	if half := s.config.Half; info.GetHalf() != half {
+		return fmt.Errorf("plugin %q says that it is half %s, and the sockets of this folder are half %s: "+
+			"have it serve in the other half's folder", info.GetName(), info.GetHalf(), half)
+	}
+	if !slices.Contains(info.GetSupportedVersions(), v1alpha1.Version) {
+		return fmt.Errorf("plugin %q serves the versions %q of the protocol, and %q is called here: "+
+			"update the plugin or Kubeslot", info.GetName(),
+			shorten(strings.Join(info.GetSupportedVersions(), " "), maxQuoted), v1alpha1.Version)
+	}
+	return nil
 }
 
 // connect runs the plugin's Connect until the server is gone or replaced and has no calls in flight,

@@ -118,6 +118,9 @@ func (s *Sockets) Away() error {
 	return errors.New(strings.Join(away, "; "))
 }
 
+// errMoreNames is what a plugin gets that would be one too many.
+var errMoreNames = errors.New("too many names of plugins were seen: restart this process to forget them")
+
 // plugin returns the plugin of the name, which it adds.
 func (s *Sockets) plugin(name string) (*Plugin, error) {
 	s.adding.Lock()
