@@ -70,12 +70,21 @@ type Sockets struct {
 	adding sync.Mutex // is held while Added is called
 	mu     sync.Mutex
 	byName map[string]*Plugin
+
+	// These are Run's alone.
+	sockets  map[string]*socket // by the file's name
+	orders   int                // that were given to sockets
+	running  sync.WaitGroup     // of follow
+	problems problems
+	// places has an entry for each socket that is followed; also for those that are gone and still
+	// connected.
+	places chan struct{}
 }
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
 	s := &Sockets{config: config, retry: retry, free: make(chan struct{}, 1), known: make(chan struct{}),
-		byName: map[string]*Plugin{}}
+		byName: map[string]*Plugin{}, sockets: map[string]*socket{}, places: make(chan struct{}, maxSockets)}
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
@@ -146,16 +155,15 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
 	defer s.watcher.Close()
-	f := folder{Sockets: s, sockets: map[string]*socket{}, places: make(chan struct{}, maxSockets)}
-	defer f.running.Wait()
+	defer s.running.Wait()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for first := true; ctx.Err() == nil; first = false {
 		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
-		f.problems.log(klog.FromContext(ctx), f.update(ctx), "Cannot connect to all plugins")
+		s.problems.log(klog.FromContext(ctx), s.update(ctx), "Cannot connect to all plugins")
 		if first {
-			all := slices.Collect(maps.Values(f.sockets))
-			f.running.Go(func() {
+			all := slices.Collect(maps.Values(s.sockets))
+			s.running.Go(func() {
 				for _, sock := range all {
 					<-sock.asked // it is, in any case
 				}
@@ -189,28 +197,16 @@ func drain(ctx context.Context, events <-chan fsnotify.Event) {
 	}
 }
 
-// folder is what Run knows of the folder.
-type folder struct {
-	*Sockets
-	sockets map[string]*socket // by the file's name
-	orders  int                // that were given to sockets
-	running sync.WaitGroup     // of follow
-	// places has an entry for each socket that is followed; also for those that are gone and still
-	// connected.
-	places   chan struct{}
-	problems problems
-}
-
 // update follows the sockets that are new. An error means that it does not follow all.
-func (f *folder) update(ctx context.Context) error {
-	files, err := list(f.config.Folder)
+func (s *Sockets) update(ctx context.Context) error {
+	files, err := list(s.config.Folder)
 	if err != nil {
 		return err
 	}
-	for name, sock := range f.sockets {
+	for name, sock := range s.sockets {
 		if now := files[name]; now == nil || !same(sock.file, now) {
 			close(sock.removed)
-			delete(f.sockets, name)
+			delete(s.sockets, name)
 		}
 	}
 	added := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
@@ -218,33 +214,33 @@ func (f *folder) update(ctx context.Context) error {
 	})
 	var over []string
 	for _, name := range added {
-		if f.sockets[name] == nil && !f.add(ctx, name, files[name]) {
+		if s.sockets[name] == nil && !s.add(ctx, name, files[name]) {
 			over = append(over, name)
 		}
 	}
 	if len(over) > 0 {
 		return fmt.Errorf("%s has more than %d sockets, which are not connected until others are removed: %s",
-			f.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
+			s.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
 	}
 	return nil
 }
 
 // add follows a socket, if a place is free.
-func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
+func (s *Sockets) add(ctx context.Context, name string, file fs.FileInfo) bool {
 	select {
-	case f.places <- struct{}{}:
+	case s.places <- struct{}{}:
 	default:
 		return false
 	}
-	f.orders++
-	sock := &socket{name: name, file: file, order: f.orders,
+	s.orders++
+	sock := &socket{name: name, file: file, order: s.orders,
 		removed: make(chan struct{}), asked: make(chan struct{})}
-	f.sockets[name] = sock
-	f.running.Go(func() {
-		f.follow(ctx, sock)
-		<-f.places
+	s.sockets[name] = sock
+	s.running.Go(func() {
+		s.follow(ctx, sock)
+		<-s.places
 		select {
-		case f.free <- struct{}{}:
+		case s.free <- struct{}{}:
 		default:
 		}
 	})
