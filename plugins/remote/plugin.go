@@ -45,9 +45,8 @@ type Plugin struct {
 	// servers are those that are ready, in the order of their sockets. The last one is called; the
 	// others have calls in flight.
 	servers []*server
-	since   time.Time     // when the last one went away; when the plugin was first seen
-	reason  error         // why there is none
-	moved   chan struct{} // is closed and made anew when servers changes
+	since   time.Time // when the last one went away; when the plugin was first seen
+	reason  error     // why there is none
 }
 
 // server is a connection to a plugin on which Connect runs.
@@ -57,9 +56,10 @@ type server struct {
 	// end ends Connect.
 	end     context.CancelCauseFunc
 	breaker breaker
-	calls   int  // in flight
-	ready   bool // has been
-	gone    bool // takes no calls any more
+	calls   int           // in flight
+	ready   bool          // has been
+	gone    bool          // takes no calls any more
+	left    chan struct{} // is closed then
 }
 
 // Name returns the plugin's name.
@@ -203,7 +203,6 @@ func (p *Plugin) ready(s *server) {
 	s.ready = true
 	p.servers = append(p.servers, s)
 	slices.SortFunc(p.servers, func(a, b *server) int { return a.order - b.order })
-	p.broadcast()
 	for _, other := range p.servers {
 		p.settle(other)
 	}
@@ -215,11 +214,13 @@ func (p *Plugin) ready(s *server) {
 // calls have.
 func (p *Plugin) leave(s *server, reason error) (wasReady bool) {
 	p.mu.Lock()
-	s.gone = true
+	if !s.gone {
+		s.gone = true
+		close(s.left)
+	}
 	i := slices.Index(p.servers, s)
 	if i >= 0 {
 		p.servers = slices.Delete(p.servers, i, i+1)
-		p.broadcast()
 	}
 	if len(p.servers) == 0 {
 		p.reason = reason
@@ -245,18 +246,15 @@ func (p *Plugin) unreachable(reason error) {
 	}
 }
 
-func (p *Plugin) broadcast() {
-	close(p.moved)
-	p.moved = make(chan struct{})
-}
-
-// newer reports whether a server of a newer socket is ready, and returns a channel that is closed
-// when that may have changed.
-func (p *Plugin) newer(order int) (bool, <-chan struct{}) {
+// newer returns nil unless a server of a newer socket is called; then a channel that is closed when
+// that one takes no calls any more.
+func (p *Plugin) newer(order int) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.current()
-	return s != nil && s.order > order, p.moved
+	if s := p.current(); s != nil && s.order > order {
+		return s.left
+	}
+	return nil
 }
 
 // callError is what went wrong in a call.

@@ -87,12 +87,11 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 // called. It returns false if the file is gone or ctx ends.
 func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 	for {
-		var newer bool
-		var moved <-chan struct{}
+		var newer <-chan struct{}
 		if sock.plugin != nil {
-			newer, moved = sock.plugin.newer(sock.order)
+			newer = sock.plugin.newer(sock.order)
 		}
-		if again == nil && !newer {
+		if again == nil && newer == nil {
 			return true
 		}
 		select {
@@ -102,7 +101,7 @@ func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 			return false
 		case <-again:
 			again = nil
-		case <-moved:
+		case <-newer:
 		}
 	}
 }
@@ -180,12 +179,12 @@ func (s *Sockets) checkInfo(info *registration.PluginInfo) error {
 func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
 	defer conn.Close()
 	p := sock.plugin
-	if newer, _ := p.newer(sock.order); newer {
+	if p.newer(sock.order) != nil {
 		return errReplaced
 	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	v := &server{conn: conn, order: sock.order, end: end}
+	v := &server{conn: conn, order: sock.order, end: end, left: make(chan struct{})}
 	go func() { // the server closes the connection, or says that it is about to
 		if conn.WaitForStateChange(running, connectivity.Ready) {
 			p.leave(v, errEnded)

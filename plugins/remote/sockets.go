@@ -143,8 +143,7 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 	case full:
 		return nil, errMoreNames
 	}
-	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now(),
-		moved: make(chan struct{})}
+	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now()}
 	p.handler = s.config.Added(p)
 	s.mu.Lock()
 	s.byName[name] = p
