@@ -218,7 +218,7 @@ func (m *memory) pend(q question) *pending {
 
 // fit asks the plugin about the nodes.
 func (m *memory) fit(p *plugin, pod *types.PodInfo, nodes []*Node, asked []*pending) {
-	about := about{method: "PodFitsDevice", pod: pod.Name, shared: true}
+	about := about{method: "PodFitsDevice", pod: pod.Name}
 	verdicts, fault := call(p, about, func(devicescheduler.DeviceScheduler) ([]Verdict, error) {
 		return p.remote.Fit(pod, nodes)
 	})

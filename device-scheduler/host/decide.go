@@ -123,7 +123,7 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 }
 
 func (p *plugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, *Fault) {
-	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name, shared: p.remote != nil}
+	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name}
 	nodeCopy, podCopy := node.Clone(), pod.Clone()
 	return call(p, a, func(s devicescheduler.DeviceScheduler) (*types.PodInfo, error) {
 		if err := s.PodAllocate(nodeCopy, podCopy); err != nil {
