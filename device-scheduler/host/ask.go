@@ -29,10 +29,10 @@ type Remote interface {
 	SetNode(n *Node)
 }
 
-// Verdict is what a Remote says of a node.
+// Verdict is what a plugin says of a node.
 type Verdict struct {
 	OK      bool
-	Reasons []Reason
+	Reasons []Reason // why not
 	Score   float64
 	Pod     *types.PodInfo // with what the plugin changes in it
 }
@@ -84,7 +84,7 @@ type pending struct {
 // ahead yields the names of nodes that are likely to be asked for next after a node, so that Remotes
 // are asked about them together; it may be nil.
 func (h *Host) Ask(pod *types.PodInfo, ahead func(node string) iter.Seq[string]) *Ask {
-	return &Ask{host: h, pod: pod, ahead: ahead}
+	return &Ask{host: h, pod: pod, ahead: ahead, memories: map[*plugin]*memory{}}
 }
 
 // Fits asks whether the pod fits the node.
@@ -101,10 +101,10 @@ func (a *Ask) Fits(n *Node) Fit {
 			// The pod may be half translated: what others say of it is worth nothing.
 			return Fit{Reasons: append(fit.Reasons, Reason{Plugin: plug.name, Text: fault.reason(), Fault: fault})}
 		}
-		p = got.pod
-		fit.OK = fit.OK && got.ok
-		fit.Score += got.score
-		fit.Reasons = append(fit.Reasons, got.reasons...)
+		p = got.Pod
+		fit.OK = fit.OK && got.OK
+		fit.Score += got.Score
+		fit.Reasons = append(fit.Reasons, got.Reasons...)
 	}
 	if group := n.set.group; fit.OK && group != nil {
 		ok, reasons, score := group.PodFitsDevice(n.info, p, false)
@@ -128,24 +128,25 @@ func sameTranslation(a, b *types.PodInfo) bool {
 }
 
 // ask asks one plugin about the pod, as its author wrote it and as plugins before have translated it.
-func (a *Ask) ask(p *plugin, n *Node, written, pod *types.PodInfo) (answer, *Fault) {
+func (a *Ask) ask(p *plugin, n *Node, written, pod *types.PodInfo) (Verdict, *Fault) {
 	if p.remote == nil {
 		return p.fits(n.info, pod)
 	}
 	m := a.memory(p)
 	if !m.concerned {
-		return answer{ok: true, pod: pod}, nil
+		return Verdict{OK: true, Pod: pod}, nil
 	}
 	v := m.verdict(a, p, n, pod, !sameTranslation(written, pod))
 	if v.fault != nil {
-		return answer{}, v.fault
+		return Verdict{}, v.fault
 	}
-	adopted, err := adopt(pod, v.verdict.Pod)
-	if err != nil {
+	got := v.verdict
+	var err error
+	if got.Pod, err = adopt(pod, got.Pod); err != nil {
 		about := about{method: "PodFitsDevice", node: n.name, pod: pod.Name}
-		return answer{}, p.fault(about, fmt.Errorf("plugin %q: %w", p.name, err))
+		return Verdict{}, p.fault(about, fmt.Errorf("plugin %q: %w", p.name, err))
 	}
-	return p.explained(answer{ok: v.verdict.OK, reasons: v.verdict.Reasons, score: v.verdict.Score, pod: adopted}), nil
+	return p.explained(got), nil
 }
 
 // concerned reports whether the plugin is to be asked about the pod: those that are functions are.
@@ -167,9 +168,6 @@ func (a *Ask) memory(p *plugin) *memory {
 	if m == nil {
 		m = &memory{verdicts: map[question]*pending{}}
 		m.concerned, m.fault = p.concerned(a.pod)
-		if a.memories == nil {
-			a.memories = map[*plugin]*memory{}
-		}
 		a.memories[p] = m
 	}
 	return m
@@ -220,7 +218,7 @@ func (m *memory) pend(q question) *pending {
 
 // fit asks the plugin about the nodes.
 func (m *memory) fit(p *plugin, pod *types.PodInfo, nodes []*Node, asked []*pending) {
-	about := about{method: "PodFitsDevice", pod: pod.Name, shared: true}
+	about := about{method: "PodFitsDevice", pod: pod.Name}
 	verdicts, fault := call(p, about, func(devicescheduler.DeviceScheduler) ([]Verdict, error) {
 		return p.remote.Fit(pod, nodes)
 	})

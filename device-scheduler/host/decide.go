@@ -51,40 +51,32 @@ func (n *Node) unknown() []Reason {
 	return reasons
 }
 
-// answer is a plugin's PodFitsDevice.
-type answer struct {
-	ok      bool
-	reasons []Reason
-	score   float64
-	pod     *types.PodInfo
-}
-
-func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (answer, *Fault) {
+func (p *plugin) fits(node *types.NodeInfo, pod *types.PodInfo) (Verdict, *Fault) {
 	a := about{method: "PodFitsDevice", node: node.Name, pod: pod.Name, shared: true}
 	nodeCopy, podCopy := node.Clone(), pod.Clone()
-	got, fault := call(p, a, func(s devicescheduler.DeviceScheduler) (answer, error) {
+	got, fault := call(p, a, func(s devicescheduler.DeviceScheduler) (Verdict, error) {
 		ok, reasons, score := s.PodFitsDevice(nodeCopy, podCopy, false)
 		if math.IsNaN(score) || math.IsInf(score, 0) {
-			return answer{}, fmt.Errorf("%w: the score %v", contain.ErrInvalid, score)
+			return Verdict{}, fmt.Errorf("%w: the score %v", contain.ErrInvalid, score)
 		}
-		got := answer{ok: ok, score: score}
+		got := Verdict{OK: ok, Score: score}
 		if !ok {
-			got.reasons = values(p.name, reasons) // calls the plugin's code as well
+			got.Reasons = values(p.name, reasons) // calls the plugin's code as well
 		}
 		var err error
-		got.pod, err = adopt(pod, podCopy)
+		got.Pod, err = adopt(pod, podCopy)
 		return got, err
 	})
 	return p.explained(got), fault
 }
 
-// explained returns the answer with a reason if it refuses the node without one.
-func (p *plugin) explained(a answer) answer {
-	if !a.ok && len(a.reasons) == 0 {
-		a.reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not "+
+// explained returns the verdict with a reason if it refuses the node without one.
+func (p *plugin) explained(v Verdict) Verdict {
+	if !v.OK && len(v.Reasons) == 0 {
+		v.Reasons = []Reason{{Plugin: p.name, Text: fmt.Sprintf("device scheduler %s refuses the node and does not "+
 			"say why", p.name)}}
 	}
-	return a
+	return v
 }
 
 func values(plugin string, reasons []devicescheduler.PredicateFailureReason) []Reason {
@@ -112,17 +104,15 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 	p := fresh(pod, n.name)
 	for _, plug := range n.set.plugins {
 		concerned, fault := plug.concerned(p)
-		if fault == nil && !concerned {
-			continue
-		}
-		var got *types.PodInfo
-		if fault == nil {
-			got, fault = plug.allocate(n.info, p)
-		}
 		if fault != nil {
 			return nil, fault
 		}
-		p = got
+		if !concerned {
+			continue
+		}
+		if p, fault = plug.allocate(n.info, p); fault != nil {
+			return nil, fault
+		}
 	}
 	if group := n.set.group; group != nil {
 		if err := group.PodAllocate(n.info, p); err != nil {
@@ -133,7 +123,7 @@ func (h *Host) Allocate(n *Node, pod *types.PodInfo) (*types.PodInfo, error) {
 }
 
 func (p *plugin) allocate(node *types.NodeInfo, pod *types.PodInfo) (*types.PodInfo, *Fault) {
-	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name, shared: p.remote != nil}
+	a := about{method: "PodAllocate", node: node.Name, pod: pod.Name}
 	nodeCopy, podCopy := node.Clone(), pod.Clone()
 	return call(p, a, func(s devicescheduler.DeviceScheduler) (*types.PodInfo, error) {
 		if err := s.PodAllocate(nodeCopy, podCopy); err != nil {

@@ -76,9 +76,9 @@ func (h *Host) answers(n *Node, pod *types.PodInfo, name types.ResourceName) []r
 			}
 			return append(all, reply{fault: kind})
 		}
-		all = append(all, reply{ok: got.ok, score: got.score, reasons: got.reasons,
-			containers: [2]map[string]types.ContainerInfo{without(p, got.pod, true, name), without(p, got.pod, false, name)}})
-		p = got.pod
+		all = append(all, reply{ok: got.OK, score: got.Score, reasons: got.Reasons,
+			containers: [2]map[string]types.ContainerInfo{without(p, got.Pod, true, name), without(p, got.Pod, false, name)}})
+		p = got.Pod
 	}
 	return all
 }

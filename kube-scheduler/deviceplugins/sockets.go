@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
@@ -14,15 +13,17 @@ import (
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
-// connections have the plugins of sockets take part, as they come and go.
-type connections struct {
-	cache *deviceCache
-	o     *Options
+// remotePlugin is a plugin that takes part by its sockets, as they come and go.
+type remotePlugin struct {
+	*remote.Scheduler
+	plugin *remote.Plugin
+	cache  *deviceCache
 
-	mu     sync.Mutex
-	halves map[*remote.Plugin]*remote.Scheduler
-	down   map[*remote.Plugin]bool // since it was up
+	mu   sync.Mutex
+	down bool // since it was up
 }
+
+var _ remote.Handler = (*remotePlugin)(nil)
 
 // minTimeout leaves a plugin the time to answer at all.
 const minTimeout = 10 * time.Millisecond
@@ -35,9 +36,8 @@ func connect(ctx context.Context, a *deviceCache, o *Options) error {
 	if o.Timeout < minTimeout {
 		return fmt.Errorf("--plugin-timeout %s: want at least %s", o.Timeout, minTimeout)
 	}
-	c := &connections{cache: a, o: o, halves: map[*remote.Plugin]*remote.Scheduler{}, down: map[*remote.Plugin]bool{}}
 	sockets, err := remote.New(remote.Config{Folder: o.Sockets, Half: registration.Half_SCHEDULER, Policies: o.Policies,
-		Connect: c.connect, Added: c.added, Changed: c.changed})
+		Added: func(p *remote.Plugin) remote.Handler { return a.added(p, o.Timeout) }})
 	if err != nil {
 		return err
 	}
@@ -47,56 +47,43 @@ func connect(ctx context.Context, a *deviceCache, o *Options) error {
 }
 
 // added has a plugin take part that was seen, or named by a flag, for the first time.
-func (c *connections) added(p *remote.Plugin) {
-	half := remote.NewScheduler(p, c.o.Timeout)
-	c.mu.Lock()
-	c.halves[p] = half
-	c.mu.Unlock()
+func (a *deviceCache) added(p *remote.Plugin, timeout time.Duration) *remotePlugin {
 	startAtZero(p.Name())
 	up.WithLabelValues(p.Name()).Set(0)
-	if err := c.cache.host.Put(half); err != nil {
-		c.cache.logger.Error(err, "A device scheduler plugin cannot be used", "plugin", p.Name())
-		return
+	half, err := remote.NewScheduler(a.host, p, timeout)
+	if err != nil {
+		a.logger.Error(err, "A device scheduler plugin cannot be used", "plugin", p.Name())
+	} else if err := a.feed(); err != nil {
+		a.logger.Error(err, "Cannot follow nodes and pods for device scheduler plugins")
 	}
-	if err := c.cache.feed(); err != nil {
-		c.cache.logger.Error(err, "Cannot follow nodes and pods for device scheduler plugins")
-	}
+	return &remotePlugin{Scheduler: half, plugin: p, cache: a}
 }
 
-func (c *connections) connect(ctx context.Context, p *remote.Plugin, conn grpc.ClientConnInterface,
-	ready func()) error {
-	c.mu.Lock()
-	half := c.halves[p]
-	c.mu.Unlock()
-	return half.Connect(ctx, conn, func() error { return c.cache.host.Put(half) }, ready)
-}
-
-// changed reports that a plugin came or went, and has the pods tried that may wait for it.
-func (c *connections) changed(p *remote.Plugin) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	why := p.Away()
+// Changed reports that the plugin came or went, and has the pods tried that may wait for it.
+func (r *remotePlugin) Changed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name, why := r.plugin.Name(), r.plugin.Unavailable()
+	r.cache.recognized.Clear() // it may come back with other resources
 	if why == nil {
-		why = p.Paused()
-	}
-	c.cache.recognized.Clear() // it may come back with other resources
-	if why == nil {
-		up.WithLabelValues(p.Name()).Set(1)
-		if c.down[p] {
-			c.down[p] = false
-			c.event(v1.EventTypeNormal, "DevicePluginRecovered", fmt.Sprintf("plugin %q is asked again", p.Name()))
+		up.WithLabelValues(name).Set(1)
+		if r.down {
+			r.down = false
+			r.cache.event(v1.EventTypeNormal, "DevicePluginRecovered", fmt.Sprintf("plugin %q is asked again", name))
 		}
-		c.cache.retryFaulted()
+		r.cache.retryFaulted()
 		return
 	}
-	up.WithLabelValues(p.Name()).Set(0)
-	if c.down[p] {
+	up.WithLabelValues(name).Set(0)
+	if r.down {
 		return
 	}
-	c.down[p] = true
-	c.event(v1.EventTypeWarning, "DevicePluginAway", fmt.Sprintf("pods that request its resources wait: %v", why))
+	r.down = true
+	message := fmt.Sprintf("pods that request its resources wait: %v", why)
+	r.cache.event(v1.EventTypeWarning, "DevicePluginAway", message)
 }
 
-func (c *connections) event(kind, reason, message string) {
-	c.cache.recorder.Eventf(&lease, nil, kind, reason, "Scheduling", "%s", shorten(message, maxEventMessage))
+// event records an Event of the scheduler's own.
+func (a *deviceCache) event(kind, reason, message string) {
+	a.recorder.Eventf(&lease, nil, kind, reason, "Scheduling", "%s", shorten(message, maxEventMessage))
 }

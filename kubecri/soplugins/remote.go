@@ -38,10 +38,8 @@ func (p *Plugins) Add(r Remote, directory string) (wake func()) {
 	added.wake = make(chan struct{}, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	files := len(p.config.Loaded)
-	at, _ := slices.BinarySearchFunc(p.list[files:], added,
-		func(a, b *plugin) int { return cmp.Compare(a.name, b.name) })
-	p.list = slices.Insert(slices.Clone(p.list), files+at, added)
+	p.list = append(slices.Clone(p.list), added)
+	slices.SortFunc(p.list[len(p.config.Loaded):], func(a, b *plugin) int { return cmp.Compare(a.name, b.name) })
 	if p.drives != nil {
 		p.drives(added)
 	}

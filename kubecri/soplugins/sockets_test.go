@@ -185,7 +185,7 @@ func ofPod(from ...types.ResourceName) *types.PodInfo {
 
 // A plugin comes, says what the node has, changes it, goes, and is back with less.
 func TestSocketsLife(t *testing.T) {
-	s := startSockets(t, nil, 0)
+	s := startSockets(t, nil, remote.DefaultDeviceTimeout)
 	w := &widgets{states: make(chan *pb.NodeState, 1)}
 	w.states <- has("x", "y")
 	server := s.serve(t, w)
@@ -212,12 +212,12 @@ func TestSocketsLife(t *testing.T) {
 // A container right after kubecri's start waits for a plugin whose socket is there, and does not
 // pass one that the flag names and that is not there.
 func TestSocketsRightAfterStart(t *testing.T) {
-	s := startSockets(t, remote.Policies{"missing": remote.Required}, 0)
+	s := startSockets(t, remote.Policies{"missing": remote.Required}, remote.DefaultDeviceTimeout)
 	_, err := s.Allocate(t.Context(), ofPod("x"), "main")
 	wantError(t, err, `device plugin "missing" cannot be asked now: plugin "missing" is away`)
 	wantError(t, s.Failing(), `plugin "missing" is away since`)
 
-	s = startSockets(t, nil, 0)
+	s = startSockets(t, nil, remote.DefaultDeviceTimeout)
 	w := &widgets{states: make(chan *pb.NodeState, 1)}
 	w.states <- has("x")
 	s.serve(t, w) // as early as kubecri
@@ -250,7 +250,7 @@ func TestSocketsHostileStates(t *testing.T) {
 		"too large": {huge, `is away since`}, // the stream ends
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startSockets(t, nil, 0)
+			s := startSockets(t, nil, remote.DefaultDeviceTimeout)
 			w := &widgets{states: make(chan *pb.NodeState, 1)}
 			w.states <- has("good")
 			s.serve(t, w)
@@ -264,7 +264,7 @@ func TestSocketsHostileStates(t *testing.T) {
 
 // A plugin that never stops saying something new is read so often, and the node has its last word.
 func TestSocketsEndlessWatch(t *testing.T) {
-	s := startSockets(t, nil, 0)
+	s := startSockets(t, nil, remote.DefaultDeviceTimeout)
 	sent := make(chan struct{}, 1<<20)
 	s.serve(t, &widgets{endless: func(i int) *pb.NodeState {
 		sent <- struct{}{}

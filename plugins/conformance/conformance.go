@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
@@ -30,6 +32,8 @@ const (
 	connectTimeout = 5 * time.Second
 	// concurrent is how many calls are made at once: the scheduler asks about nodes in parallel.
 	concurrent = 64
+	// repetitions show what a plugin keeps from one call to the next.
+	repetitions = 100
 )
 
 // Check is a rule that servers keep.
@@ -153,17 +157,52 @@ func (t *target) start(ctx context.Context) error {
 	return err
 }
 
-// atOnce calls f concurrently, and returns the first error.
-func atOnce(f func() error) error {
-	errs := make(chan error, concurrent)
-	for range concurrent {
-		go func() { errs <- f() }()
+// with returns a check that needs what get finds out.
+func with[T any](get func(*target, context.Context) (T, error),
+	run func(context.Context, *target, T) error) func(context.Context, *target) error {
+	return func(ctx context.Context, t *target) error {
+		got, err := get(t, ctx)
+		if err != nil {
+			return err
+		}
+		return run(ctx, t, got)
 	}
-	var first error
-	for range concurrent {
-		if err := <-errs; err != nil && first == nil {
-			first = err
+}
+
+// same asks once, and again as often as repeat does. Each answer has to be the first one, which it
+// returns.
+func same[M proto.Message](ask func() (M, error), repeat func(func() error) error) (M, error) {
+	first, err := ask()
+	if err != nil {
+		return first, err
+	}
+	return first, repeat(func() error {
+		again, err := ask()
+		if err == nil && !proto.Equal(first, again) {
+			err = fmt.Errorf("the answer was %v, and then %v", first, again)
+		}
+		return err
+	})
+}
+
+// once calls f.
+func once(f func() error) error { return f() }
+
+// oftentimes calls f one time after another, until there is an error.
+func oftentimes(f func() error) error {
+	for range repetitions {
+		if err := f(); err != nil {
+			return err
 		}
 	}
-	return first
+	return nil
+}
+
+// atOnce calls f concurrently, and returns the first error.
+func atOnce(f func() error) error {
+	var calls errgroup.Group
+	for range concurrent {
+		calls.Go(f)
+	}
+	return calls.Wait()
 }

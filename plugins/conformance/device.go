@@ -43,12 +43,15 @@ var deviceHalf = []Check{{
 	Name: "watch",
 	Want: "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",
 	Why:  "until it comes the node has none of the plugin's resources",
-	run:  func(ctx context.Context, t *target) error { _, err := t.state(ctx); return err },
+	run:  with((*target).state, func(context.Context, *target, *pb.NodeState) error { return nil }),
 }, {
 	Name: "watch again",
 	Want: "Watch sends the whole state when it was ended and is called again, and in two streams at once",
 	Why:  "hosts are restarted, and an old one may not have ended yet",
-	run:  watchAgain,
+	run: func(ctx context.Context, t *target) error {
+		_, err := same(func() (*pb.NodeState, error) { return t.state(ctx) }, atOnce)
+		return err
+	},
 }, {
 	Name: "allocate nothing",
 	Want: "Allocate gives nothing to a container that was assigned none of the plugin's devices",
@@ -64,24 +67,12 @@ var deviceHalf = []Check{{
 	Name: "allocate again",
 	Want: "Allocate of an assigned device succeeds within 5 s, and gives the same the second time",
 	Why:  "the kubelet creates a container again after a failure or a restart",
-	run: func(ctx context.Context, t *target) error {
-		assigned, err := t.assignment(ctx)
-		if err != nil {
-			return err
-		}
-		return t.sameAllocation(ctx, assigned, func(f func() error) error { return f() })
-	},
+	run:  with((*target).assignment, sameAllocation(once)),
 }, {
 	Name: "allocate at once",
 	Want: "64 calls of Allocate at once give all the same",
 	Why:  "the containers of several pods start at once",
-	run: func(ctx context.Context, t *target) error {
-		assigned, err := t.assignment(ctx)
-		if err != nil {
-			return err
-		}
-		return t.sameAllocation(ctx, assigned, atOnce)
-	},
+	run:  with((*target).assignment, sameAllocation(atOnce)),
 }, {
 	Name: "allocate unknown container",
 	Want: "Allocate for a container that the pod does not have is an error, and the server goes on",
@@ -94,17 +85,13 @@ var deviceHalf = []Check{{
 	Name: "allocate missing device",
 	Want: "Allocate of a device that the node does not have is an error, and the server goes on",
 	Why:  "the device may have been taken out after the pod was bound",
-	run: func(ctx context.Context, t *target) error {
-		assigned, err := t.assignment(ctx)
-		if err != nil {
-			return err
-		}
+	run: with((*target).assignment, func(ctx context.Context, t *target, assigned map[string]string) error {
 		for request := range assigned {
 			assigned[request] = missing(request)
 		}
-		_, err = t.allocate(ctx, assigned)
+		_, err := t.allocate(ctx, assigned)
 		return t.refused(ctx, err)
-	},
+	}),
 }, {
 	Name: "allocate empty request",
 	Want: "Allocate with an empty request is an error, and the server goes on",
@@ -161,20 +148,6 @@ func (t *target) state(ctx context.Context) (*pb.NodeState, error) {
 	return s, nil
 }
 
-func watchAgain(ctx context.Context, t *target) error {
-	first, err := t.state(ctx)
-	if err != nil {
-		return err
-	}
-	return atOnce(func() error {
-		again, err := t.state(ctx)
-		if err == nil && !proto.Equal(first, again) {
-			err = fmt.Errorf("the state was %v, and then %v", first, again)
-		}
-		return err
-	})
-}
-
 // assignment is what a container has that was assigned the first device of the node: each of the
 // device's resources, from itself.
 func (t *target) assignment(ctx context.Context) (map[string]string, error) {
@@ -217,23 +190,18 @@ func (t *target) allocate(ctx context.Context, assigned map[string]string) (*pb.
 	return call(ctx, slow, t.device.Allocate, r)
 }
 
-// sameAllocation allocates once, and again as many times as repeat calls its function.
-func (t *target) sameAllocation(ctx context.Context, assigned map[string]string,
-	repeat func(func() error) error) error {
-	first, err := t.allocate(ctx, assigned)
-	if err != nil {
+// sameAllocation allocates once, and again as often as repeat does.
+func sameAllocation(repeat func(func() error) error) func(context.Context, *target, map[string]string) error {
+	return func(ctx context.Context, t *target, assigned map[string]string) error {
+		_, err := same(func() (*pb.DeviceAllocateResponse, error) {
+			got, err := t.allocate(ctx, assigned)
+			if err == nil && proto.Size(got) == 0 {
+				err = fmt.Errorf("the container was assigned %v and gets nothing", slices.Sorted(maps.Keys(assigned)))
+			}
+			return got, err
+		}, repeat)
 		return err
 	}
-	if proto.Size(first) == 0 {
-		return fmt.Errorf("the container was assigned %v and gets nothing", slices.Sorted(maps.Keys(assigned)))
-	}
-	return repeat(func() error {
-		again, err := t.allocate(ctx, assigned)
-		if err == nil && !proto.Equal(first, again) {
-			err = fmt.Errorf("the container got %v, and then %v", first, again)
-		}
-		return err
-	})
 }
 
 // afterCancelled makes a call after others that were cancelled before they were answered.

@@ -2,9 +2,11 @@ package conformance
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
@@ -18,14 +20,10 @@ type session struct {
 	end      func()
 }
 
-var sessions int // for names that are used once; checks are made one after another
-
 func (t *target) open(ctx context.Context) (*session, error) {
-	sessions++
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := t.scheduler.Nodes(ctx)
-	id := fmt.Sprintf("conformance-%d-%d", time.Now().UnixNano(), sessions)
-	return &session{id: id, stream: stream, end: cancel}, err
+	return &session{id: "conformance-" + rand.Text(), stream: stream, end: cancel}, err
 }
 
 // send sends a message and returns when it is acknowledged.
@@ -65,44 +63,33 @@ func (t *target) sameByName(ctx context.Context, s *session, resource string, no
 	return err
 }
 
-func nodesInOrder(ctx context.Context, t *target) error {
-	resource, err := t.resource(ctx)
-	if err != nil {
-		return err
-	}
-	errs := make(chan error, 2)
+func nodesInOrder(ctx context.Context, t *target, resource string) error {
+	var streams errgroup.Group
 	for range 2 {
-		s, err := t.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer s.end()
-		go func() {
+		streams.Go(func() error {
+			s, err := t.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.end()
 			for i := range repetitions {
 				name := fmt.Sprintf("node-%d", i)
 				r := &pb.NodesRequest{Nodes: []*pb.NodeInfo{nodeWith(name, resource, 1)}, Synced: true}
 				if err := s.send(r); err != nil {
-					errs <- err
-					return
+					return err
 				}
 			}
-			errs <- s.send(&pb.NodesRequest{Removed: []string{"node-0"}})
-		}()
+			return s.send(&pb.NodesRequest{Removed: []string{"node-0"}})
+		})
 	}
-	if err := <-errs; err != nil {
-		return err
-	}
-	return <-errs
+	return streams.Wait()
 }
 
-func sessionsApart(ctx context.Context, t *target) error {
-	resource, err := t.resource(ctx)
-	if err != nil {
-		return err
-	}
+func sessionsApart(ctx context.Context, t *target, resource string) error {
 	var open [2]*session
 	nodes := [2][]*pb.NodeInfo{{nodeWith("node", resource, 4)}, {{Name: "node"}}}
 	for i := range open {
+		var err error
 		if open[i], err = t.open(ctx); err != nil {
 			return err
 		}
@@ -111,29 +98,26 @@ func sessionsApart(ctx context.Context, t *target) error {
 			return err
 		}
 	}
-	for i := range open {
-		if err := t.sameByName(ctx, open[i], resource, nodes[i]); err != nil {
-			return err
+	apart := func() error {
+		for i := range open {
+			if err := t.sameByName(ctx, open[i], resource, nodes[i]); err != nil {
+				return err
+			}
 		}
+		return nil
+	}
+	if err := apart(); err != nil {
+		return err
 	}
 	// A change is applied to one of the two.
 	nodes[1] = []*pb.NodeInfo{nodeWith("node", resource, 1)}
 	if err := open[1].send(&pb.NodesRequest{Nodes: nodes[1]}); err != nil {
 		return err
 	}
-	for i := range open {
-		if err := t.sameByName(ctx, open[i], resource, nodes[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return apart()
 }
 
-func nodesAgain(ctx context.Context, t *target) error {
-	resource, err := t.resource(ctx)
-	if err != nil {
-		return err
-	}
+func nodesAgain(ctx context.Context, t *target, resource string) error {
 	for range 2 {
 		s, err := t.open(ctx)
 		if err != nil {
@@ -151,11 +135,7 @@ func nodesAgain(ctx context.Context, t *target) error {
 	return nil
 }
 
-func fitManyNodes(ctx context.Context, t *target) error {
-	resource, err := t.resource(ctx)
-	if err != nil {
-		return err
-	}
+func fitManyNodes(ctx context.Context, t *target, resource string) error {
 	s, err := t.open(ctx)
 	if err != nil {
 		return err

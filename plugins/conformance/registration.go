@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -15,8 +14,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
-
-var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // registered is the first check. The others need what it finds out.
 var registered = Check{
@@ -79,16 +76,11 @@ func register(ctx context.Context, client registration.RegistrationClient) (*reg
 		return nil, fmt.Errorf("the second time: %w", err)
 	case !proto.Equal(info, again):
 		return nil, fmt.Errorf("it says %v, then %v", info, again)
-	case !names.MatchString(info.GetName()):
-		return nil, fmt.Errorf("the name is %q: want 1 to 63 of a-z, 0-9, '-' and '.', a letter or digit first "+
-			"and last", info.GetName())
 	case info.GetHalf() != registration.Half_DEVICE && info.GetHalf() != registration.Half_SCHEDULER:
 		return nil, fmt.Errorf("the half is %s: want DEVICE or SCHEDULER", info.GetHalf())
 	case !slices.Contains(info.GetSupportedVersions(), pb.Version):
 		return nil, fmt.Errorf("supported_versions are %q: want %q among them", info.GetSupportedVersions(),
 			pb.Version)
-	case info.GetSocket() != "" && info.GetSocket() != filepath.Base(info.GetSocket()):
-		return nil, fmt.Errorf("the socket is %q: want the name of a file in the same folder", info.GetSocket())
 	}
-	return info, nil
+	return info, info.Check()
 }

@@ -4,46 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
 
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
-const (
-	// manyNodes are those of a large cluster, sent and asked for by chunk.
-	manyNodes, chunk = 5000, 500
-	// repetitions show what a plugin keeps from one call to the next.
-	repetitions = 100
-)
+// manyNodes are those of a large cluster, sent and asked for by chunk.
+const manyNodes, chunk = 5000, 500
 
 var schedulerHalf = []Check{{
 	Name: "resources",
 	Want: `Start gives at least one resource: a name, or its beginning with a '*' at the end`,
 	Why:  "the plugin is asked about pods alone that request one of them",
-	run:  func(ctx context.Context, t *target) error { _, err := t.resource(ctx); return err },
+	run:  with((*target).resource, func(context.Context, *target, string) error { return nil }),
 }, {
 	Name: "nodes in order",
 	Want: "each message of Nodes is acknowledged, in order, in two streams at once",
 	Why:  "the scheduler names nodes in Fit once their last change was acknowledged",
-	run:  nodesInOrder,
+	run:  with((*target).resource, nodesInOrder),
 }, {
 	Name: "sessions apart",
 	Want: "Fit by name is about the nodes of its session, when another has one of the same name",
 	Why:  "two schedulers may see a node at different times",
-	run:  sessionsApart,
+	run:  with((*target).resource, sessionsApart),
 }, {
 	Name: "nodes again",
 	Want: "a stream that was ended and is opened again gives the plugin all nodes, whole",
 	Why:  "the scheduler sends all nodes again after it has lost the connection",
-	run:  nodesAgain,
+	run:  with((*target).resource, nodesAgain),
 }, {
 	Name: "node unknown",
 	Want: "Fit is an error if it names a node, or a session, that was not sent, and the server goes on",
 	Why:  "a guess would be taken for an answer",
-	run: withResource(func(ctx context.Context, t *target, resource string) error {
+	run: with((*target).resource, func(ctx context.Context, t *target, resource string) error {
 		for _, session := range []string{"", "conformance-unknown"} {
 			_, err := call(ctx, quick, t.scheduler.Fit,
 				&pb.FitRequest{Pod: pod(nil, one(resource)), Session: session, Names: []string{"unknown"}})
@@ -57,17 +50,17 @@ var schedulerHalf = []Check{{
 	Name: "fit is pure",
 	Want: "Fit answers a question 100 times the same",
 	Why:  "nothing is taken by asking; the scheduler asks about a pod in each attempt",
-	run:  sameFit(func(f func() error) error { return errors.Join(times(repetitions, f)...) }),
+	run:  with((*target).resource, sameFit(oftentimes)),
 }, {
 	Name: "fit at once",
 	Want: "64 calls of Fit at once give all the same",
 	Why:  "the scheduler asks about chunks of nodes in parallel",
-	run:  sameFit(atOnce),
+	run:  with((*target).resource, sameFit(atOnce)),
 }, {
 	Name: "fit bad requests",
 	Want: "Fit of a pod that requests -1 or 2^62 refuses it or says an error, and the server goes on",
 	Why:  "pods' authors write what they like in the annotation",
-	run: withResource(func(ctx context.Context, t *target, resource string) error {
+	run: with((*target).resource, func(ctx context.Context, t *target, resource string) error {
 		for _, n := range []int64{-1, 1 << 62} {
 			_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, map[string]int64{resource: n}), Nodes: some(resource)})
 			if err == nil {
@@ -97,7 +90,7 @@ var schedulerHalf = []Check{{
 	Name: "fit cancelled",
 	Want: "Fit is answered after calls that were cancelled",
 	Why:  "the scheduler cancels what it does not need any more, once it has enough nodes",
-	run: withResource(func(ctx context.Context, t *target, resource string) error {
+	run: with((*target).resource, func(ctx context.Context, t *target, resource string) error {
 		return afterCancelled(ctx, func(ctx context.Context) error {
 			_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, one(resource)), Nodes: some(resource)})
 			return err
@@ -107,12 +100,12 @@ var schedulerHalf = []Check{{
 	Name: "fit 5,000 nodes",
 	Want: "Fit answers for 500 of 5,000 nodes within a second, each time",
 	Why:  "it is the deadline of the scheduler, whose pods wait meanwhile",
-	run:  fitManyNodes,
+	run:  with((*target).resource, fitManyNodes),
 }, {
 	Name: "allocate again",
 	Want: "Allocate chooses for a pod on a node twice the same, of the pod's containers alone",
 	Why:  "it keeps nothing: the scheduler takes what it chose, or asks again",
-	run:  allocateAgain,
+	run:  with((*target).resource, allocateAgain),
 }}
 
 func one(resource string) map[string]int64 { return map[string]int64{resource: 1} }
@@ -131,105 +124,50 @@ func some(resource string) []*pb.NodeInfo {
 // resource returns a resource that the plugin answers for.
 func (t *target) resource(ctx context.Context) (string, error) {
 	got, err := call(ctx, quick, t.scheduler.Start, &pb.SchedulerStartRequest{})
+	if err == nil {
+		err = got.Check()
+	}
 	if err != nil {
 		return "", err
 	}
-	for _, r := range got.GetResources() {
-		if begin := strings.TrimSuffix(r, "*"); begin == "" || strings.Contains(begin, "*") {
-			return "", fmt.Errorf("%q is no resource, such as example.com/widget or example.com/*", r)
-		}
-	}
-	if len(got.GetResources()) == 0 {
-		return "", errors.New("there is none")
-	}
 	return strings.ReplaceAll(got.GetResources()[0], "*", "conformance"), nil
-}
-
-func withResource(f func(context.Context, *target, string) error) func(context.Context, *target) error {
-	return func(ctx context.Context, t *target) error {
-		resource, err := t.resource(ctx)
-		if err != nil {
-			return err
-		}
-		return f(ctx, t, resource)
-	}
 }
 
 // fit returns the verdicts, if they are valid.
 func (t *target) fit(ctx context.Context, r *pb.FitRequest) (*pb.FitResponse, error) {
 	got, err := call(ctx, quick, t.scheduler.Fit, r)
+	if err == nil {
+		err = got.Check(len(r.GetNames()) + len(r.GetNodes()))
+	}
 	if err != nil {
 		return nil, err
 	}
-	if n := len(r.GetNames()) + len(r.GetNodes()); len(got.GetVerdicts()) != n {
-		return nil, fmt.Errorf("there are %d verdicts for %d nodes", len(got.GetVerdicts()), n)
-	}
 	for i, v := range got.GetVerdicts() {
-		switch {
-		case math.IsNaN(v.GetScore()) || math.IsInf(v.GetScore(), 0) || v.GetScore() < 0:
-			return nil, fmt.Errorf("node %d: the score is %v: want a finite number >= 0", i, v.GetScore())
-		case !v.GetFits() && len(v.GetReasons()) == 0:
+		if !v.GetFits() && len(v.GetReasons()) == 0 {
 			return nil, fmt.Errorf("node %d: the pod does not fit, and there is no reason", i)
 		}
 		for _, reason := range v.GetReasons() {
 			if reason.GetText() == "" || strings.Contains(reason.GetText(), "\n") {
 				return nil, fmt.Errorf("node %d: the reason is %q: want a line", i, reason.GetText())
 			}
-			if reason.GetRequested() < 0 || reason.GetUsed() < 0 || reason.GetCapacity() < 0 {
-				return nil, fmt.Errorf("node %d: a reason has a negative amount: %v", i, reason)
-			}
 		}
-		if err := ofThePod(v.GetChanges()); err != nil {
+		if err := v.GetChanges().Check(r.GetPod().Info()); err != nil {
 			return nil, fmt.Errorf("node %d: %w", i, err)
 		}
 	}
 	return got, nil
 }
 
-// ofThePod returns an error if containers are changed that the pod does not have.
-func ofThePod(c *pb.PodChanges) error {
-	for name := range c.GetRunningContainers() {
-		if name != container {
-			return fmt.Errorf("it changes the container %q, which the pod does not have", name)
-		}
-	}
-	for name := range c.GetInitContainers() {
-		return fmt.Errorf("it changes the init container %q, which the pod does not have", name)
-	}
-	return nil
-}
-
-func sameFit(repeat func(func() error) error) func(context.Context, *target) error {
-	return withResource(func(ctx context.Context, t *target, resource string) error {
+// sameFit asks once, and again as often as repeat does.
+func sameFit(repeat func(func() error) error) func(context.Context, *target, string) error {
+	return func(ctx context.Context, t *target, resource string) error {
 		request := &pb.FitRequest{Pod: pod(nil, one(resource)), Nodes: some(resource)}
-		first, err := t.fit(ctx, request)
-		if err != nil {
-			return err
-		}
-		return repeat(func() error {
-			again, err := t.fit(ctx, request)
-			if err == nil && !proto.Equal(first, again) {
-				err = fmt.Errorf("it says %v, and then %v", first, again)
-			}
-			return err
-		})
-	})
-}
-
-func times(n int, f func() error) []error {
-	for range n {
-		if err := f(); err != nil {
-			return []error{err}
-		}
-	}
-	return nil
-}
-
-func allocateAgain(ctx context.Context, t *target) error {
-	resource, err := t.resource(ctx)
-	if err != nil {
+		_, err := same(func() (*pb.FitResponse, error) { return t.fit(ctx, request) }, repeat)
 		return err
 	}
+}
+
+func allocateAgain(ctx context.Context, t *target, resource string) error {
 	request := &pb.AllocateRequest{Pod: pod(nil, one(resource)), Node: some(resource)[0]}
 	fit, err := t.fit(ctx, &pb.FitRequest{Pod: request.GetPod(), Nodes: []*pb.NodeInfo{request.GetNode()}})
 	if err != nil {
@@ -239,13 +177,8 @@ func allocateAgain(ctx context.Context, t *target) error {
 		return Skipped("a pod that requests 1 of " + resource + " does not fit a node that has 4: " +
 			fit.GetVerdicts()[0].GetReasons()[0].GetText())
 	}
-	first, err := call(ctx, quick, t.scheduler.Allocate, request)
-	if err != nil {
-		return err
-	}
-	again, err := call(ctx, quick, t.scheduler.Allocate, request)
-	if err == nil && !proto.Equal(first, again) {
-		err = fmt.Errorf("it chooses %v, and then %v", first, again)
-	}
-	return errors.Join(err, ofThePod(first.GetChanges()))
+	first, err := same(func() (*pb.AllocateResponse, error) {
+		return call(ctx, quick, t.scheduler.Allocate, request)
+	}, once)
+	return errors.Join(err, first.GetChanges().Check(request.GetPod().Info()))
 }

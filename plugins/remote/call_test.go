@@ -41,7 +41,7 @@ func TestCallErrors(t *testing.T) {
 		}, want: "ResourceExhausted: grpc: received message larger than max", code: codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := run(t, Config{})
+			s := run(t, setup{})
 			serve(t, s, "a.sock", &plugin{allocate: tc.allocate})
 			p := awaitReady(t, s, "widget")
 			if tc.timeout == 0 {
@@ -57,8 +57,8 @@ func TestCallErrors(t *testing.T) {
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("Call() = %q of code %s", err, status.Code(err))
 			}
-			if p.Away() != nil || p.Paused() != nil {
-				t.Errorf("the plugin is away, %v, or paused, %v", p.Away(), p.Paused())
+			if err := p.Unavailable(); err != nil {
+				t.Errorf("Unavailable() = %v", err)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func hangs(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
 // A plugin that does not answer in time is not called for a while, which Changed says, and again then.
 func TestPaused(t *testing.T) {
 	changed := make(chan error, 100)
-	s := run(t, Config{Changed: func(p *Plugin) { changed <- p.Paused() }})
+	s := run(t, setup{changed: func(p *Plugin) { changed <- p.Unavailable() }})
 	answer := make(chan struct{})
 	serve(t, s, "a.sock", &plugin{allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
 		select {
@@ -100,28 +100,29 @@ func TestPaused(t *testing.T) {
 			t.Fatalf("Call() = %v", err)
 		}
 	}
-	if err := <-changed; err == nil || p.Paused() == nil || p.Away() != nil {
-		t.Fatalf("Paused() = %v, Away() = %v", err, p.Away())
+	if err := <-changed; err == nil || p.Unavailable() == nil || p.Away() != nil {
+		t.Fatalf("Unavailable() = %v, Away() = %v", err, p.Away())
 	}
 	begun := time.Now()
-	if _, err := ask(p, deadline); err == nil || err.Error() != p.Paused().Error() || time.Since(begun) > minPause/2 {
+	if _, err := ask(p, deadline); err == nil || err.Error() != p.Unavailable().Error() ||
+		time.Since(begun) > minPause/2 {
 		t.Fatalf("Call() = %v after %v", err, time.Since(begun))
 	}
 	if err := <-changed; err != nil { // once the pause is over
-		t.Fatalf("Paused() = %v", err)
+		t.Fatalf("Unavailable() = %v", err)
 	}
 	close(answer)
 	if mark, err := ask(p, deadline); mark != "again" {
 		t.Fatalf("Call() = %v", err)
 	}
-	if err := <-changed; err != nil || p.Paused() != nil {
-		t.Errorf("Paused() = %v", err)
+	if err := <-changed; err != nil || p.Unavailable() != nil {
+		t.Errorf("Unavailable() = %v", err)
 	}
 }
 
 // A caller that gives up early says nothing of the plugin; one whose own deadline comes first does.
 func TestCallersDeadline(t *testing.T) {
-	s := run(t, Config{})
+	s := run(t, setup{})
 	serve(t, s, "a.sock", &plugin{allocate: hangs})
 	p := awaitReady(t, s, "widget")
 	call := func(own, timeout time.Duration) error {
@@ -133,8 +134,8 @@ func TestCallersDeadline(t *testing.T) {
 		})
 	}
 	for range 2 * breakAfter {
-		if err := call(time.Millisecond, deadline); errors.Is(err, contain.ErrTimeout) || p.Paused() != nil {
-			t.Fatalf("Call() = %v, Paused() = %v", err, p.Paused())
+		if err := call(time.Millisecond, deadline); errors.Is(err, contain.ErrTimeout) || p.Unavailable() != nil {
+			t.Fatalf("Call() = %v, Unavailable() = %v", err, p.Unavailable())
 		}
 	}
 	for range breakAfter {
@@ -142,7 +143,7 @@ func TestCallersDeadline(t *testing.T) {
 			t.Fatalf("Call() = %v", err)
 		}
 	}
-	if p.Paused() == nil {
+	if p.Unavailable() == nil {
 		t.Error("the plugin is called")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,7 +20,7 @@ import (
 )
 
 const (
-	// DefaultDeviceTimeout is how long a call of a node's half may take.
+	// DefaultDeviceTimeout is how long a call of a node's half may take by default.
 	DefaultDeviceTimeout = 5 * time.Second
 
 	// streamPause is between two messages of a stream, either way: flow control has a plugin wait
@@ -33,8 +34,7 @@ type DevicesConfig struct {
 	Folder   string
 	Policies Policies
 	Node     string
-	// Timeout of a call; DefaultDeviceTimeout when 0.
-	Timeout time.Duration
+	Timeout  time.Duration // of a call
 	// Added is called once for each plugin. What it returns is called whenever the plugin has
 	// something new to say, came or went away; it must not wait.
 	Added func(*Device) (wake func())
@@ -48,41 +48,24 @@ type Devices struct {
 	*Sockets
 	config DevicesConfig
 
-	mu      sync.Mutex
-	devices map[*Plugin]*Device
-	moved   chan struct{} // is closed and made anew when holders may have changed
+	mu    sync.Mutex
+	moved chan struct{} // is closed and made anew when holders may have changed
 }
 
 // NewDevices returns Devices with the plugins of the Policies, which Run connects.
 func NewDevices(config DevicesConfig) (*Devices, error) {
-	if config.Timeout == 0 {
-		config.Timeout = DefaultDeviceTimeout
-	}
 	if config.Holders == nil {
 		config.Holders = func() ([]Holder, bool) { return nil, false }
 	}
-	d := &Devices{config: config, devices: map[*Plugin]*Device{}, moved: make(chan struct{})}
+	d := &Devices{config: config, moved: make(chan struct{})}
 	var err error
 	d.Sockets, err = New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
-		Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
-			return d.of(p).connect(ctx, conn, ready)
-		},
-		Added: func(p *Plugin) {
+		Added: func(p *Plugin) Handler {
 			one := &Device{Plugin: p, of: d, said: map[grpc.ClientConnInterface]*said{}}
 			one.wake = config.Added(one)
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.devices[p] = one
-		},
-		Changed: func(p *Plugin) { d.of(p).wake() },
-	})
+			return one
+		}})
 	return d, err
-}
-
-func (d *Devices) of(p *Plugin) *Device {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.devices[p]
 }
 
 // Device is the node's half of a plugin as device.Device. What it answers is what the plugin's
@@ -99,11 +82,14 @@ type Device struct {
 
 // said is what a server says of the node.
 type said struct {
-	node *types.NodeInfo
+	node atomic.Pointer[types.NodeInfo] // as it is now
 	own  map[string]string
 }
 
-var _ device.VariableOwner = &Device{}
+var (
+	_ device.VariableOwner = &Device{}
+	_ Handler              = &Device{}
+)
 
 // GetName returns the plugin's name.
 func (d *Device) GetName() string { return d.Name() }
@@ -121,7 +107,7 @@ func (d *Device) UpdateNodeInfo(info *types.NodeInfo) error {
 	}
 	if s := d.current(); s != nil {
 		name := info.Name
-		*info = *s.node.Clone()
+		*info = *s.node.Load().Clone()
 		info.Name = name
 	}
 	return nil
@@ -186,8 +172,11 @@ func (d *Device) current() *said {
 	return d.last
 }
 
-// connect starts the server, and follows what it says of the node until ctx ends.
-func (d *Device) connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+// Changed implements Handler.
+func (d *Device) Changed() { d.wake() }
+
+// Connect implements Handler: it starts the server, and follows what it says of the node until ctx ends.
+func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := v1alpha1.NewDeviceClient(conn)
@@ -212,6 +201,7 @@ func (d *Device) connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 	defer holding.Wait()
 	defer cancel(nil)
 	defer d.forget(conn)
+	says := &said{own: own.GetVariables()}
 	for first := true; ; first = false {
 		state, err := stream.Recv()
 		if err != nil {
@@ -221,12 +211,13 @@ func (d *Device) connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 			return &callError{d.name, "Watch", err}
 		}
 		silent.Stop()
-		d.mu.Lock()
-		d.said[conn] = &said{node: state.Info(), own: own.GetVariables()}
-		d.mu.Unlock()
+		says.node.Store(state.Info())
 		if first {
+			d.mu.Lock()
+			d.said[conn] = says
+			d.mu.Unlock()
 			ready()
-			holding.Go(func() { d.hold(ctx, conn) })
+			holding.Go(func() { d.hold(ctx, conn, says) })
 		}
 		d.wake()
 		d.of.HoldersChanged() // they are those of what the plugin says that the node has
@@ -235,16 +226,6 @@ func (d *Device) connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 		case <-time.After(streamPause):
 		}
 	}
-}
-
-// nodeBy returns what a server has said that the node has; nil once it is forgotten.
-func (d *Device) nodeBy(conn grpc.ClientConnInterface) *types.NodeInfo {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.said[conn]; s != nil {
-		return s.node
-	}
-	return nil
 }
 
 func (d *Device) forget(conn grpc.ClientConnInterface) {

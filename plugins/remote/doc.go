@@ -6,10 +6,8 @@
 //   - server.go: one socket: its registration, its connection, when it is connected again
 //   - plugin.go: a plugin by its name, whatever servers it has; calls
 //   - dial.go: the connection, its bounds, and who listens at its other end
-//   - info.go: what a plugin may say that it is
 //   - breaker.go: when a plugin is not called for a while
 //   - policy.go: --plugin-policy
 //   - scheduler.go: the scheduler's half, for package host; nodes.go: its copy of the nodes; fit.go:
 //     which of some nodes fit a pod
-//   - convert.go: checks of what plugins answer
 package remote

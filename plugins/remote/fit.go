@@ -35,16 +35,17 @@ func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict,
 func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod *types.PodInfo, message *pb.PodInfo,
 	nodes []*host.Node) ([]host.Verdict, error) {
 	request := &pb.FitRequest{Pod: message}
-	named := make([]bool, len(nodes))
+	named, id := make([]bool, len(nodes)), ""
 	if session := s.session(conn); session != nil {
 		var done func()
 		named, done = session.name(nodes)
 		defer done()
-		request.Session = session.id
+		id = session.id
 	}
 	bytes := 0
 	for i, n := range nodes {
 		if named[i] {
+			request.Session = id
 			request.Names = append(request.Names, n.Name())
 			continue
 		}
@@ -56,15 +57,12 @@ func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod 
 		request.Nodes = append(request.Nodes, info)
 		bytes += proto.Size(info)
 	}
-	if len(request.Names) == 0 {
-		request.Session = ""
-	}
 	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request)
+	if err == nil {
+		err = answer.Check(len(nodes))
+	}
 	if err != nil {
 		return nil, err
-	}
-	if got := len(answer.GetVerdicts()); got != len(nodes) {
-		return nil, invalid("%d verdicts about %d nodes", got, len(nodes))
 	}
 	verdicts := make([]host.Verdict, len(nodes))
 	nextNamed, nextWhole := 0, len(request.Names)
@@ -87,11 +85,8 @@ func (s *Scheduler) session(conn grpc.ClientConnInterface) *session {
 	return s.sessions[conn]
 }
 
-// verdict checks what the plugin says of a node.
+// verdict is what the plugin says of a node.
 func (s *Scheduler) verdict(pod *types.PodInfo, v *pb.Verdict) (host.Verdict, error) {
-	if err := checkVerdict(v); err != nil {
-		return host.Verdict{}, err
-	}
 	got := host.Verdict{OK: v.GetFits(), Score: v.GetScore()}
 	var err error
 	if got.Pod, err = s.changed(pod, v.GetChanges()); err != nil || got.OK {

@@ -46,40 +46,70 @@ func tempFolder(t *testing.T) string {
 	return folder
 }
 
-// hold is a Connect that is ready at once.
+// hold connects, and is ready at once.
 func hold(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
 	ready()
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// run runs Sockets, with Connect as the configuration has it, or hold.
-func run(t *testing.T, config Config) *Sockets {
+// setup is a Config of tests; each field may be missing.
+type setup struct {
+	folder   string
+	half     registration.Half
+	policies Policies
+	added    func(*Plugin)
+	connect  func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error
+	changed  func(*Plugin)
+}
+
+func (s setup) config(t *testing.T) Config {
 	t.Helper()
-	s, _ := runLogged(t, config)
+	if s.folder == "" {
+		s.folder = tempFolder(t)
+	}
+	if s.half == registration.Half_UNKNOWN {
+		s.half = registration.Half_DEVICE
+	}
+	return Config{Folder: s.folder, Half: s.half, Policies: s.policies, Added: func(p *Plugin) Handler {
+		if s.added != nil {
+			s.added(p)
+		}
+		return &handler{setup: s, plugin: p}
+	}}
+}
+
+// handler calls a setup's functions.
+type handler struct {
+	setup
+	plugin *Plugin
+}
+
+func (h *handler) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+	if h.connect == nil {
+		return hold(ctx, h.plugin, conn, ready)
+	}
+	return h.connect(ctx, h.plugin, conn, ready)
+}
+
+func (h *handler) Changed() {
+	if h.changed != nil {
+		h.changed(h.plugin)
+	}
+}
+
+// run runs Sockets.
+func run(t *testing.T, with setup) *Sockets {
+	t.Helper()
+	s, _ := runLogged(t, with)
 	return s
 }
 
 // runLogged returns also what has been logged.
-func runLogged(t *testing.T, config Config) (s *Sockets, log func() string) {
+func runLogged(t *testing.T, with setup) (s *Sockets, log func() string) {
 	t.Helper()
-	if config.Folder == "" {
-		config.Folder = tempFolder(t)
-	}
-	if config.Half == registration.Half_UNKNOWN {
-		config.Half = registration.Half_DEVICE
-	}
-	if config.Added == nil {
-		config.Added = func(*Plugin) {}
-	}
-	if config.Changed == nil {
-		config.Changed = func(*Plugin) {}
-	}
-	if config.Connect == nil {
-		config.Connect = hold
-	}
 	var err error
-	s, err = New(config)
+	s, err = New(with.config(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -29,11 +28,6 @@ type Holder struct {
 // ContainerKey names a container.
 type ContainerKey struct{ Namespace, Pod, UID, Container string }
 
-func (k ContainerKey) compare(other ContainerKey) int {
-	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Pod, other.Pod),
-		cmp.Compare(k.UID, other.UID), cmp.Compare(k.Container, other.Container))
-}
-
 // holders are those of one plugin, with all that they were assigned.
 type holders map[ContainerKey]types.ResourceLocation
 
@@ -43,10 +37,7 @@ func holdersOf(before holders, all []Holder, node *types.NodeInfo) holders {
 	now := holders{}
 	for _, h := range all {
 		_, held := before[h.ContainerKey]
-		if !held {
-			held = slices.ContainsFunc(slices.Collect(maps.Values(h.AllocateFrom)), node.Has)
-		}
-		if held {
+		if held || slices.ContainsFunc(slices.Collect(maps.Values(h.AllocateFrom)), node.Has) {
 			now[h.ContainerKey] = h.AllocateFrom
 		}
 	}
@@ -56,17 +47,17 @@ func holdersOf(before holders, all []Holder, node *types.NodeInfo) holders {
 // heldChanges are what is new in now, and what is gone.
 func heldChanges(before, now holders) *v1alpha1.HeldRequest {
 	request := &v1alpha1.HeldRequest{}
-	for _, key := range slices.SortedFunc(maps.Keys(now), ContainerKey.compare) {
-		if had, held := before[key]; !held || !maps.Equal(had, now[key]) {
+	for key, from := range now {
+		if had, held := before[key]; !held || !maps.Equal(had, from) {
 			holder := key.holder()
-			holder.AllocateFrom = make(map[string]string, len(now[key]))
-			for want, from := range now[key] {
-				holder.AllocateFrom[string(want)] = string(from)
+			holder.AllocateFrom = make(map[string]string, len(from))
+			for want, name := range from {
+				holder.AllocateFrom[string(want)] = string(name)
 			}
 			request.Holders = append(request.Holders, holder)
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(before), ContainerKey.compare) {
+	for key := range before {
 		if _, held := now[key]; !held {
 			request.Released = append(request.Released, key.holder())
 		}
@@ -94,14 +85,14 @@ func (d *Devices) holdersMoved() <-chan struct{} {
 
 // hold sends to the server which containers hold its devices until ctx ends. A server that does not
 // read waits for itself alone.
-func (d *Device) hold(ctx context.Context, conn grpc.ClientConnInterface) {
+func (d *Device) hold(ctx context.Context, conn grpc.ClientConnInterface, says *said) {
 	logger := klog.FromContext(ctx)
 	stream, err := v1alpha1.NewDeviceClient(conn).Held(ctx)
 	var sent holders // nil for nothing yet
 	for err == nil {
 		moved := d.of.holdersMoved()
 		if all, ok := d.of.config.Holders(); ok {
-			now := holdersOf(sent, all, d.nodeBy(conn))
+			now := holdersOf(sent, all, says.node.Load())
 			request := heldChanges(sent, now)
 			if size := proto.Size(request); size > maxHeldBytes {
 				logger.Info("Warning: a plugin is not sent which containers hold its devices: it is too much",

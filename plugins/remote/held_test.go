@@ -75,6 +75,7 @@ func containers(of []*pb.Holder) string {
 	for _, h := range of {
 		names = append(names, h.GetContainer())
 	}
+	slices.Sort(names)
 	return strings.Join(names, " ")
 }
 
@@ -126,7 +127,7 @@ func runDevices(t *testing.T) *deviceRig {
 	t.Helper()
 	r := &deviceRig{}
 	var err error
-	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a",
+	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a", Timeout: deadline,
 		Added: func(*Device) func() { return func() {} },
 		Holders: func() ([]Holder, bool) {
 			r.mu.Lock()

@@ -34,7 +34,7 @@ func TestRefused(t *testing.T) {
 			`plugin "widget" says that it is half SCHEDULER, and the sockets of this folder are half DEVICE`, false},
 		"no half": {func(i *info) { i.Half = 0 }, "half UNKNOWN", false},
 		"no version": {func(i *info) { i.SupportedVersions = nil },
-			`plugin "widget" serves the versions "" of the protocol, and "v1alpha1" are called here`, false},
+			`plugin "widget" serves the versions "" of the protocol, and "v1alpha1" is called here`, false},
 		"new version": {func(i *info) { i.SupportedVersions = []string{"v2", "v3"} },
 			`serves the versions "v2 v3"`, false},
 		"a million versions": {func(i *info) { i.SupportedVersions = make([]string, 1_000_000) }, "larger than max",
@@ -46,7 +46,7 @@ func TestRefused(t *testing.T) {
 			`plugin "widget" names the socket "none": there is no such socket`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, log := runLogged(t, Config{})
+			s, log := runLogged(t, setup{})
 			p := &plugin{info: widget(), statuses: make(chan *registration.Status, 10)}
 			tc.change(p.info)
 			serve(t, s, "a.sock", p)
@@ -77,7 +77,7 @@ func TestEndlessStream(t *testing.T) {
 	for _, hostile := range []string{registration.Registration_GetInfo_FullMethodName,
 		pb.Device_Allocate_FullMethodName} {
 		t.Run(hostile, func(t *testing.T) {
-			s, log := runLogged(t, Config{})
+			s, log := runLogged(t, setup{})
 			server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 				method, _ := grpc.Method(stream.Context())
 				for stream.Context().Err() == nil {
@@ -107,7 +107,7 @@ func TestEndlessStream(t *testing.T) {
 
 // A server that closes each connection is connected ever less often.
 func TestClosesAtOnce(t *testing.T) {
-	s := run(t, Config{})
+	s := run(t, setup{})
 	l := listen(t, s, "a.sock")
 	defer l.Close()
 	begun := time.Now()
@@ -126,7 +126,7 @@ func TestClosesAtOnce(t *testing.T) {
 
 // New names are known for ever: there are not ever more.
 func TestMostNames(t *testing.T) {
-	s, err := New(Config{Folder: "/nowhere", Half: registration.Half_DEVICE, Connect: hold, Added: func(*Plugin) {}})
+	s, err := New(setup{folder: "/nowhere"}.config(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestUntrusted(t *testing.T) {
 			if tc.root && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
-			s, log := runLogged(t, Config{})
+			s, log := runLogged(t, setup{})
 			tc.make(t, s, filepath.Join(s.config.Folder, "a.sock"))
 			awaitLog(t, log, tc.want)
 			if len(s.Plugins()) > 0 {

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/types/contain"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
@@ -58,8 +60,6 @@ func (s *Scheduler) SetNode(n *host.Node) {
 	}
 }
 
-var errEndOfNodes = errors.New("it ended the stream of nodes")
-
 // sendNodes sends the nodes, and what changes, until the connection or the stream ends.
 func (s *Scheduler) sendNodes(connected context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	ctx, cancel := context.WithCancel(connected)
@@ -92,17 +92,13 @@ func (s *Scheduler) sendNodes(connected context.Context, conn grpc.ClientConnInt
 func (s *Scheduler) begin(conn grpc.ClientConnInterface) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session := newSession()
+	session := &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: map[string]*host.Node{},
+		sent: map[string]sentNode{}, asking: map[string]int{}}
 	for _, n := range s.nodes {
 		session.set(n)
 	}
 	s.sessions[conn] = session
 	return session
-}
-
-func newSession() *session {
-	return &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: map[string]*host.Node{},
-		sent: map[string]sentNode{}, asking: map[string]int{}}
 }
 
 func (s *session) set(n *host.Node) {
@@ -176,7 +172,7 @@ func (s *session) receive(stream grpc.BidiStreamingClient[pb.NodesRequest, pb.No
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return errEndOfNodes
+			return errors.New("it ended the stream of nodes")
 		}
 		if err == nil {
 			err = s.apply(m.GetRevision())
@@ -191,8 +187,8 @@ func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision <= s.applied || revision > s.revision {
-		return invalid("it has applied message %d, after message %d, of %d that were sent", revision, s.applied,
-			s.revision)
+		return fmt.Errorf("%w: it has applied message %d, after message %d, of %d that were sent",
+			contain.ErrInvalid, revision, s.applied, s.revision)
 	}
 	s.applied = revision
 	s.poke()

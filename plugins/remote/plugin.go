@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/contain"
 )
@@ -26,8 +26,12 @@ var errEnded = errors.New("its server ended, or closed the connection")
 // errReplaced ends the connection to a server that a newer one has replaced.
 var errReplaced = errors.New("a newer server of the plugin has replaced it")
 
-// maxErrorBytes is how much of a plugin's own error is given on: it is for an Event.
-const maxErrorBytes = 512
+const (
+	// maxErrorBytes is how much of a plugin's own error is given on: it is for an Event.
+	maxErrorBytes = 512
+	// maxQuoted is how many bytes of a plugin's words are quoted in a sentence.
+	maxQuoted = 80
+)
 
 // Plugin is one half of a plugin by its name, for as long as the process runs: its servers come and
 // go. It is safe for concurrent use.
@@ -35,16 +39,14 @@ type Plugin struct {
 	name    string
 	policy  Policy
 	folder  string
-	clock   clock.WithDelayedExecution
-	changed func(*Plugin)
+	handler Handler
 
 	mu sync.Mutex
 	// servers are those that are ready, in the order of their sockets. The last one is called; the
 	// others have calls in flight.
 	servers []*server
-	since   time.Time     // when the last one went away; when the plugin was first seen
-	reason  error         // why there is none
-	moved   chan struct{} // is closed and made anew when servers changes
+	since   time.Time // when the last one went away; when the plugin was first seen
+	reason  error     // why there is none
 }
 
 // server is a connection to a plugin on which Connect runs.
@@ -54,9 +56,10 @@ type server struct {
 	// end ends Connect.
 	end     context.CancelCauseFunc
 	breaker breaker
-	calls   int  // in flight
-	ready   bool // has been
-	gone    bool // takes no calls any more
+	calls   int           // in flight
+	ready   bool          // has been
+	gone    bool          // takes no calls any more
+	left    chan struct{} // is closed then
 }
 
 // Name returns the plugin's name.
@@ -88,12 +91,16 @@ func (p *Plugin) away() error {
 		remedy)
 }
 
-// Paused returns nil while calls reach the plugin; otherwise that its last calls ran into their
-// deadlines, and until when it is not called. A plugin that is away is not paused.
-func (p *Plugin) Paused() error {
+// Unavailable returns nil while calls reach the plugin; otherwise that it is away, or that its last
+// calls ran into their deadlines, and until when it is not called.
+func (p *Plugin) Unavailable() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.current(); s != nil && s.breaker.paused(p.clock.Now()) {
+	s := p.current()
+	switch {
+	case s == nil:
+		return p.away()
+	case s.breaker.paused(time.Now()):
 		return p.paused(s)
 	}
 	return nil
@@ -114,7 +121,7 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	if err != nil {
 		return err
 	}
-	begun := p.clock.Now()
+	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = f(limited, s.conn)
@@ -124,7 +131,7 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	case s.conn.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
 		how, err = cut, errEnded
 	case limited.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // which the server may see first
-	case !errors.Is(limited.Err(), context.Canceled) && p.clock.Since(begun) >= timeout/2:
+	case !errors.Is(limited.Err(), context.Canceled) && time.Since(begun) >= timeout/2:
 		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, timeout)
 	default: // the caller gave up, or its own deadline came much sooner
 		how = cut
@@ -143,7 +150,7 @@ func (p *Plugin) begin() (s *server, try int, err error) {
 	if s = p.current(); s == nil {
 		return nil, 0, p.away()
 	}
-	try, ok := s.breaker.begin(p.clock.Now())
+	try, ok := s.breaker.begin(time.Now())
 	if !ok {
 		return nil, 0, p.paused(s)
 	}
@@ -156,15 +163,15 @@ func (p *Plugin) end(s *server, try int, how outcome) {
 	p.mu.Lock()
 	s.calls--
 	was := s.breaker.pause
-	s.breaker.end(p.clock.Now(), try, how)
+	s.breaker.end(time.Now(), try, how)
 	pause := s.breaker.pause
 	p.settle(s)
 	p.mu.Unlock()
 	if try > 0 || pause != was {
-		p.changed(p)
+		p.handler.Changed()
 	}
 	if pause != was && pause > 0 {
-		p.clock.AfterFunc(pause, func() { p.changed(p) }) // a call may try
+		time.AfterFunc(pause, p.handler.Changed) // a call may try
 	}
 }
 
@@ -196,35 +203,36 @@ func (p *Plugin) ready(s *server) {
 	s.ready = true
 	p.servers = append(p.servers, s)
 	slices.SortFunc(p.servers, func(a, b *server) int { return a.order - b.order })
-	p.broadcast()
 	for _, other := range p.servers {
 		p.settle(other)
 	}
 	p.mu.Unlock()
-	p.changed(p)
+	p.handler.Changed()
 }
 
 // leave takes a server out, for the reason, and reports whether it has been ready. It ends once its
 // calls have.
 func (p *Plugin) leave(s *server, reason error) (wasReady bool) {
 	p.mu.Lock()
-	s.gone = true
+	if !s.gone {
+		s.gone = true
+		close(s.left)
+	}
 	i := slices.Index(p.servers, s)
 	if i >= 0 {
 		p.servers = slices.Delete(p.servers, i, i+1)
-		p.broadcast()
 	}
 	if len(p.servers) == 0 {
 		p.reason = reason
 		if i >= 0 {
-			p.since = p.clock.Now()
+			p.since = time.Now()
 		}
 	}
 	p.settle(s)
 	wasReady = s.ready
 	p.mu.Unlock()
 	if i >= 0 {
-		p.changed(p)
+		p.handler.Changed()
 	}
 	return wasReady
 }
@@ -238,18 +246,15 @@ func (p *Plugin) unreachable(reason error) {
 	}
 }
 
-func (p *Plugin) broadcast() {
-	close(p.moved)
-	p.moved = make(chan struct{})
-}
-
-// newer reports whether a server of a newer socket is ready, and returns a channel that is closed
-// when that may have changed.
-func (p *Plugin) newer(order int) (bool, <-chan struct{}) {
+// newer returns nil unless a server of a newer socket is called; then a channel that is closed when
+// that one takes no calls any more.
+func (p *Plugin) newer(order int) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.current()
-	return s != nil && s.order > order, p.moved
+	if s := p.current(); s != nil && s.order > order {
+		return s.left
+	}
+	return nil
 }
 
 // callError is what went wrong in a call.
@@ -269,3 +274,11 @@ func (e *callError) Error() string {
 
 // Unwrap returns the error of the call.
 func (e *callError) Unwrap() error { return e.err }
+
+// shorten returns the text on one line of at most this many bytes, and whatever a log can print.
+func shorten(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+}

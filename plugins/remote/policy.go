@@ -3,9 +3,10 @@ package remote
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
 // Policy says who waits while a plugin is away.
@@ -27,7 +28,7 @@ type Policies map[string]Policy
 func (p *Policies) Set(text string) error {
 	for each := range strings.SplitSeq(text, ",") {
 		name, policy, _ := strings.Cut(strings.TrimSpace(each), "=")
-		if err := checkName(name); err != nil {
+		if err := registration.CheckName(name); err != nil {
 			return err
 		}
 		if policy := Policy(policy); policy != Required && policy != Ignore {
@@ -52,14 +53,3 @@ func (p *Policies) String() string {
 
 // Type is shown in a flag's help.
 func (p *Policies) Type() string { return "NAME=required|ignore,..." }
-
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
-
-// checkName checks the form of a plugin's name, which registration.proto gives.
-func checkName(name string) error {
-	if !nameForm.MatchString(name) {
-		return fmt.Errorf("%q is not a plugin's name: 1 to 63 lower-case letters, digits, '-' and '.', "+
-			"with a letter or digit first and last", shorten(name, maxQuoted))
-	}
-	return nil
-}

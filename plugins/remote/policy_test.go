@@ -18,7 +18,7 @@ func TestPolicies(t *testing.T) {
 		"../gpu=ignore":                        "is not a plugin's name",
 		strings.Repeat("a", 64) + "=ignore":    "is not a plugin's name",
 		strings.Repeat("a", 63) + "=ignore":    strings.Repeat("a", 63) + "=ignore",
-		strings.Repeat("A", 1<<20) + "=ignore": "…\" is not a plugin's name",
+		strings.Repeat("A", 1<<20) + "=ignore": "A\" is not a plugin's name",
 		"a=ignore,b":                           `plugin "b"`,
 	} {
 		var p Policies

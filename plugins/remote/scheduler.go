@@ -12,28 +12,23 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
-const (
-	// startTimeout is how long a scheduler's half may take to say what it answers for.
-	startTimeout = 5 * time.Second
-	// maxPatterns is how many names of resources it may give, of maxPattern bytes at most: a path of
-	// a group resource is as long as three names of Kubernetes.
-	maxPatterns = 64
-	maxPattern  = 3 * (253 + 1 + 63)
-)
+// startTimeout is how long a scheduler's half may take to say what it answers for.
+const startTimeout = 5 * time.Second
 
 // Scheduler is the scheduler's half of a plugin, for a host. It is safe for concurrent use.
 type Scheduler struct {
+	host    *host.Host
 	plugin  *Plugin
 	timeout time.Duration // of a Fit and of an Allocate
 
 	mu       sync.RWMutex
-	started  bool // once; what it said then holds until it says something else
-	patterns patterns
+	patterns patterns // nil until it has started once; what it said then holds until it says something else
 	group    bool
 	nodes    map[string]*host.Node
 	sessions map[grpc.ClientConnInterface]*session
@@ -41,27 +36,28 @@ type Scheduler struct {
 
 var _ host.Remote = (*Scheduler)(nil)
 
-// NewScheduler returns the scheduler's half of the plugin. Each of its calls may take as long as the
-// timeout.
-func NewScheduler(p *Plugin, timeout time.Duration) *Scheduler {
-	return &Scheduler{plugin: p, timeout: timeout,
+// NewScheduler returns the scheduler's half of the plugin, which the host asks from now on, unless
+// there is an error. Each of its calls may take as long as the timeout.
+func NewScheduler(h *host.Host, p *Plugin, timeout time.Duration) (*Scheduler, error) {
+	s := &Scheduler{host: h, plugin: p, timeout: timeout,
 		nodes: map[string]*host.Node{}, sessions: map[grpc.ClientConnInterface]*session{}}
+	return s, h.Put(s)
 }
 
-// Connect is for Config.Connect. put is called when what the plugin answers for has changed, or
-// whether it uses the group scheduler: see host.Put.
-func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, put func() error, ready func()) error {
+// Connect is a Handler's. The host is told when what the plugin answers for has changed, or whether
+// it uses the group scheduler.
+func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	said, err := pb.NewDeviceSchedulerClient(conn).Start(starting, &pb.SchedulerStartRequest{})
 	if err == nil {
-		err = checkPatterns(said.GetResources())
+		err = said.Check()
 	}
 	if err != nil {
 		return &callError{s.plugin.name, "Start", err}
 	}
 	if s.start(said) {
-		if err := put(); err != nil {
+		if err := s.host.Put(s); err != nil {
 			return err
 		}
 	}
@@ -73,8 +69,8 @@ func (s *Scheduler) start(said *pb.SchedulerStartResponse) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resources := slices.Sorted(slices.Values(said.GetResources()))
-	changed = !s.started || !slices.Equal(s.patterns, resources) || s.group != said.GetUsesGroupScheduler()
-	s.started, s.patterns, s.group = true, resources, said.GetUsesGroupScheduler()
+	changed = !slices.Equal(s.patterns, resources) || s.group != said.GetUsesGroupScheduler()
+	s.patterns, s.group = resources, said.GetUsesGroupScheduler()
 	return changed
 }
 
@@ -93,19 +89,16 @@ func (s *Scheduler) UsingGroupScheduler() bool {
 // away: nobody else would give it to them.
 func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 	s.mu.RLock()
-	started, requested := s.started, s.patterns.requested(pod)
+	started, requested := s.patterns != nil, s.patterns.requested(pod)
 	s.mu.RUnlock()
 	if started && !requested {
 		return false, nil
 	}
-	away := s.plugin.Away()
-	if away == nil {
-		away = s.plugin.Paused()
-	}
-	if away != nil && !started && !s.plugin.Required() {
+	err := s.plugin.Unavailable()
+	if err != nil && !started && !s.plugin.Required() {
 		return false, nil
 	}
-	return true, away
+	return true, err
 }
 
 // Recognizes implements host.Remote.
@@ -175,16 +168,20 @@ func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error 
 
 // changed returns the pod with the plugin's changes.
 func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.PodInfo, error) {
-	got, err := changed(pod, changes)
-	if err != nil || s.UsingGroupScheduler() {
-		return got, err
+	if err := changes.Check(pod); err != nil {
+		return nil, err
+	}
+	got := pod.Clone()
+	changes.Apply(got)
+	if s.UsingGroupScheduler() {
+		return got, nil
 	}
 	for name, c := range got.Containers() {
 		before := pod.GetContainerInPod(name).AllocateFrom
 		for want := range c.AllocateFrom {
 			if _, had := before[want]; !had && resource.IsGroupResourceName(want) {
-				return nil, invalid("it does not use the group scheduler, and allocates %.64q, which that would count",
-					want)
+				return nil, fmt.Errorf("%w: it does not use the group scheduler, and allocates %.64q, which that "+
+					"would count", contain.ErrInvalid, want)
 			}
 		}
 	}
@@ -193,18 +190,6 @@ func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.
 
 // patterns are names of resources, and beginnings of such with a '*' at the end.
 type patterns []string
-
-func checkPatterns(all []string) error {
-	if len(all) == 0 || len(all) > maxPatterns {
-		return invalid("it answers for %d resources: want 1 to %d", len(all), maxPatterns)
-	}
-	for _, p := range all {
-		if p == "" || len(p) > maxPattern || strings.Contains(p[:len(p)-1], "*") {
-			return invalid("it answers for %.64q: want the name of a resource, or the beginning of one and '*'", p)
-		}
-	}
-	return nil
-}
 
 func (p patterns) match(name types.ResourceName) bool {
 	return slices.ContainsFunc(p, func(pattern string) bool {

@@ -164,19 +164,18 @@ func newRig(t *testing.T, p *half) *rig {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r.sockets = run(t, Config{Half: registration.Half_SCHEDULER,
-		Added: func(p *Plugin) {
-			s := NewScheduler(p, timeout)
-			r.mu.Lock()
-			r.schedulers[p] = s
-			r.mu.Unlock()
-			if err := r.host.Put(s); err != nil {
+	r.sockets = run(t, setup{half: registration.Half_SCHEDULER,
+		added: func(p *Plugin) {
+			s, err := NewScheduler(r.host, p, timeout)
+			if err != nil {
 				t.Error(err)
 			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.schedulers[p] = s
 		},
-		Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
-			s := r.scheduler(p)
-			return s.Connect(ctx, conn, func() error { return r.host.Put(s) }, ready)
+		connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+			return r.scheduler(p).Connect(ctx, conn, ready)
 		}})
 	if p != nil {
 		r.serve(p)

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
 // registerTimeout is how long a plugin may take to say what it is.
@@ -51,8 +54,14 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 	backoff := s.retry
 	asked := sync.OnceFunc(func() { close(sock.asked) })
 	for {
-		begun := s.clock.Now()
-		err := s.serve(ctx, sock, asked)
+		begun := time.Now()
+		conn, err := s.register(ctx, sock)
+		asked()
+		if err == nil {
+			err = sock.connect(ctx, conn)
+		} else if sock.plugin != nil {
+			sock.plugin.unreachable(err)
+		}
 		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
@@ -63,10 +72,10 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 			if !errors.Is(err, errRemade) {
 				sock.problems.log(logger, err, "A plugin is not connected; trying again")
 			}
-			if s.clock.Since(begun) > s.retry.Cap {
+			if time.Since(begun) > s.retry.Cap {
 				backoff = s.retry
 			}
-			again = s.clock.After(backoff.Step())
+			again = time.After(backoff.Step())
 		}
 		if !sock.pause(ctx, again) {
 			return
@@ -78,8 +87,11 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 // called. It returns false if the file is gone or ctx ends.
 func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 	for {
-		newer, moved := sock.newer()
-		if again == nil && !newer {
+		var newer <-chan struct{}
+		if sock.plugin != nil {
+			newer = sock.plugin.newer(sock.order)
+		}
+		if again == nil && newer == nil {
 			return true
 		}
 		select {
@@ -89,35 +101,9 @@ func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 			return false
 		case <-again:
 			again = nil
-		case <-moved:
+		case <-newer:
 		}
 	}
-}
-
-// newer reports whether a newer socket of the plugin is called, and returns a channel that is closed
-// when that may have changed.
-func (sock *socket) newer() (bool, <-chan struct{}) {
-	if sock.plugin == nil {
-		return false, nil
-	}
-	return sock.plugin.newer(sock.order)
-}
-
-// serve connects to the socket's server, and returns why the connection ended.
-func (s *Sockets) serve(ctx context.Context, sock *socket, asked func()) error {
-	conn, err := s.register(ctx, sock)
-	asked()
-	if err != nil {
-		if sock.plugin != nil {
-			sock.plugin.unreachable(err)
-		}
-		return err
-	}
-	defer conn.Close()
-	if newer, _ := sock.newer(); newer {
-		return errReplaced
-	}
-	return s.connect(ctx, sock, conn)
 }
 
 // register asks what is served at the socket, and returns a connection to the half.
@@ -146,11 +132,10 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	case err != nil:
 		return nil, &callError{sock.name, "GetInfo", err}
 	}
-	version, err := checkInfo(info, s.config.Half)
-	if err == nil {
+	if err = s.checkInfo(info); err == nil {
 		sock.plugin, err = s.plugin(info.GetName())
 	}
-	result := &registration.Status{Version: version}
+	result := &registration.Status{Version: v1alpha1.Version}
 	if err != nil {
 		result = &registration.Status{Error: err.Error()}
 	}
@@ -162,7 +147,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
-		"version", shorten(info.GetVersion(), maxQuoted), "protocol", version)
+		"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
 	if other := info.GetSocket(); other != "" && other != sock.name {
 		if half, err = dial(ctx, filepath.Join(s.config.Folder, other)); err != nil {
 			return nil, fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), other, err)
@@ -172,19 +157,40 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	return conn, nil
 }
 
-// connect runs Connect until the server is gone or replaced and has no calls in flight. It returns
-// the reason.
-func (s *Sockets) connect(ctx context.Context, sock *socket, conn *grpc.ClientConn) error {
+// checkInfo checks what a plugin says of itself.
+func (s *Sockets) checkInfo(info *registration.PluginInfo) error {
+	if err := info.Check(); err != nil {
+		return err
+	}
+	if half := s.config.Half; info.GetHalf() != half {
+		return fmt.Errorf("plugin %q says that it is half %s, and the sockets of this folder are half %s: "+
+			"have it serve in the other half's folder", info.GetName(), info.GetHalf(), half)
+	}
+	if !slices.Contains(info.GetSupportedVersions(), v1alpha1.Version) {
+		return fmt.Errorf("plugin %q serves the versions %q of the protocol, and %q is called here: "+
+			"update the plugin or Kubeslot", info.GetName(),
+			shorten(strings.Join(info.GetSupportedVersions(), " "), maxQuoted), v1alpha1.Version)
+	}
+	return nil
+}
+
+// connect runs the plugin's Connect until the server is gone or replaced and has no calls in flight,
+// and closes the connection. It returns the reason.
+func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
+	defer conn.Close()
 	p := sock.plugin
+	if p.newer(sock.order) != nil {
+		return errReplaced
+	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	v := &server{conn: conn, order: sock.order, end: end}
+	v := &server{conn: conn, order: sock.order, end: end, left: make(chan struct{})}
 	go func() { // the server closes the connection, or says that it is about to
 		if conn.WaitForStateChange(running, connectivity.Ready) {
 			p.leave(v, errEnded)
 		}
 	}()
-	err := s.config.Connect(running, p, conn, func() { p.ready(v) })
+	err := p.handler.Connect(running, conn, func() { p.ready(v) })
 	switch {
 	case errors.Is(context.Cause(running), errReplaced):
 		err = errReplaced

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
@@ -45,22 +44,25 @@ type Config struct {
 	Half   registration.Half
 	// Policies are those of plugins that are known from the start.
 	Policies Policies
+	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
+	Added func(*Plugin) Handler
+}
+
+// Handler is what the host does with one plugin.
+type Handler interface {
 	// Connect is called for each connection: the half's Start, then its streams. It calls ready once
 	// the plugin may be called, and returns when ctx ends. If it returns before, the connection is
 	// closed, and made again after a while.
-	Connect func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error
-	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
-	Added func(*Plugin)
+	Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error
 	// Changed is called when the plugin came, went away, or is not called for a while or may be
 	// again. It may be called concurrently, and must not wait; the Plugin has the state.
-	Changed func(*Plugin)
+	Changed()
 }
 
 // Sockets are the plugins of a folder. It is safe for concurrent use.
 type Sockets struct {
 	config  Config
 	watcher *fsnotify.Watcher
-	clock   clock.WithDelayedExecution
 	retry   wait.Backoff
 	free    chan struct{} // has an entry when a place for a socket has become free
 	known   chan struct{} // is closed once the sockets that Run found first have said what they are
@@ -68,12 +70,21 @@ type Sockets struct {
 	adding sync.Mutex // is held while Added is called
 	mu     sync.Mutex
 	byName map[string]*Plugin
+
+	// These are Run's alone.
+	sockets  map[string]*socket // by the file's name
+	orders   int                // that were given to sockets
+	running  sync.WaitGroup     // of follow
+	problems problems
+	// places has an entry for each socket that is followed; also for those that are gone and still
+	// connected.
+	places chan struct{}
 }
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
-	s := &Sockets{config: config, clock: clock.RealClock{}, retry: retry, free: make(chan struct{}, 1),
-		known: make(chan struct{}), byName: map[string]*Plugin{}}
+	s := &Sockets{config: config, retry: retry, free: make(chan struct{}, 1), known: make(chan struct{}),
+		byName: map[string]*Plugin{}, sockets: map[string]*socket{}, places: make(chan struct{}, maxSockets)}
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
@@ -116,6 +127,9 @@ func (s *Sockets) Away() error {
 	return errors.New(strings.Join(away, "; "))
 }
 
+// errMoreNames is what a plugin gets that would be one too many.
+var errMoreNames = errors.New("too many names of plugins were seen: restart this process to forget them")
+
 // plugin returns the plugin of the name, which it adds.
 func (s *Sockets) plugin(name string) (*Plugin, error) {
 	s.adding.Lock()
@@ -129,27 +143,31 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 	case full:
 		return nil, errMoreNames
 	}
-	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, clock: s.clock,
-		changed: s.config.Changed, since: s.clock.Now(), moved: make(chan struct{})}
+	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now()}
+	p.handler = s.config.Added(p)
 	s.mu.Lock()
 	s.byName[name] = p
 	s.mu.Unlock()
-	s.config.Added(p)
 	return p, nil
 }
 
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
 	defer s.watcher.Close()
-	f := folder{Sockets: s, sockets: map[string]*socket{}}
-	defer f.running.Wait()
+	defer s.running.Wait()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for first := true; ctx.Err() == nil; first = false {
 		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
-		f.problems.log(klog.FromContext(ctx), f.update(ctx), "Cannot connect to all plugins")
+		s.problems.log(klog.FromContext(ctx), s.update(ctx), "Cannot connect to all plugins")
 		if first {
-			f.running.Go(f.awaitKnown(maps.Clone(f.sockets)))
+			all := slices.Collect(maps.Values(s.sockets))
+			s.running.Go(func() {
+				for _, sock := range all {
+					<-sock.asked // it is, in any case
+				}
+				close(s.known)
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -178,28 +196,16 @@ func drain(ctx context.Context, events <-chan fsnotify.Event) {
 	}
 }
 
-// folder is what Run knows of the folder.
-type folder struct {
-	*Sockets
-	sockets map[string]*socket // by the file's name
-	orders  int                // that were given to sockets
-	running sync.WaitGroup     // of follow
-	mu      sync.Mutex
-	places  int // of maxSockets that are taken; also by sockets that are gone and still connected
-
-	problems problems
-}
-
 // update follows the sockets that are new. An error means that it does not follow all.
-func (f *folder) update(ctx context.Context) error {
-	files, err := list(f.config.Folder)
+func (s *Sockets) update(ctx context.Context) error {
+	files, err := list(s.config.Folder)
 	if err != nil {
 		return err
 	}
-	for name, sock := range f.sockets {
+	for name, sock := range s.sockets {
 		if now := files[name]; now == nil || !same(sock.file, now) {
 			close(sock.removed)
-			delete(f.sockets, name)
+			delete(s.sockets, name)
 		}
 	}
 	added := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
@@ -207,50 +213,37 @@ func (f *folder) update(ctx context.Context) error {
 	})
 	var over []string
 	for _, name := range added {
-		if f.sockets[name] == nil && !f.add(ctx, name, files[name]) {
+		if s.sockets[name] == nil && !s.add(ctx, name, files[name]) {
 			over = append(over, name)
 		}
 	}
 	if len(over) > 0 {
 		return fmt.Errorf("%s has more than %d sockets, which are not connected until others are removed: %s",
-			f.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
+			s.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
 	}
 	return nil
 }
 
 // add follows a socket, if a place is free.
-func (f *folder) add(ctx context.Context, name string, file fs.FileInfo) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.places >= maxSockets {
+func (s *Sockets) add(ctx context.Context, name string, file fs.FileInfo) bool {
+	select {
+	case s.places <- struct{}{}:
+	default:
 		return false
 	}
-	f.places++
-	f.orders++
-	sock := &socket{name: name, file: file, order: f.orders,
+	s.orders++
+	sock := &socket{name: name, file: file, order: s.orders,
 		removed: make(chan struct{}), asked: make(chan struct{})}
-	f.sockets[name] = sock
-	f.running.Go(func() {
-		f.follow(ctx, sock)
-		f.mu.Lock()
-		f.places--
-		f.mu.Unlock()
+	s.sockets[name] = sock
+	s.running.Go(func() {
+		s.follow(ctx, sock)
+		<-s.places
 		select {
-		case f.free <- struct{}{}:
+		case s.free <- struct{}{}:
 		default:
 		}
 	})
 	return true
-}
-
-// awaitKnown closes known once the sockets have been asked what they are, which each is in any case.
-func (f *folder) awaitKnown(sockets map[string]*socket) func() {
-	return func() {
-		for _, sock := range sockets {
-			<-sock.asked
-		}
-		close(f.known)
-	}
 }
 
 // list returns the folder's files that are named as sockets. A folder that is missing has none.

@@ -34,8 +34,8 @@ func answers(t *testing.T, p *Plugin, mark string) {
 func TestComesAndGoes(t *testing.T) {
 	parent := tempFolder(t)
 	changed := make(chan *Plugin, 100)
-	s := run(t, Config{Folder: filepath.Join(parent, "late"), Policies: Policies{"widget": Required, "other": Ignore},
-		Changed: func(p *Plugin) { changed <- p }})
+	s := run(t, setup{folder: filepath.Join(parent, "late"), policies: Policies{"widget": Required, "other": Ignore},
+		changed: func(p *Plugin) { changed <- p }})
 	if all := s.Plugins(); len(all) != 2 || all[0].Name() != "other" || all[0].Required() || !all[1].Required() {
 		t.Fatalf("%d plugins are known from the flag", len(all))
 	}
@@ -82,7 +82,7 @@ func TestComesAndGoes(t *testing.T) {
 
 // A server that ends in order takes no more calls, and finishes those that it has.
 func TestGracefulStop(t *testing.T) {
-	s := run(t, Config{})
+	s := run(t, setup{})
 	begun, finish := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(finish) })
 	defer end()
@@ -118,7 +118,7 @@ func TestGracefulStop(t *testing.T) {
 
 // The half may be at another socket.
 func TestOtherSocket(t *testing.T) {
-	s := run(t, Config{})
+	s := run(t, setup{})
 	serve(t, s, "half", &plugin{mark: "half"})
 	info := widget()
 	info.Socket = "half"
@@ -131,8 +131,8 @@ func TestOtherSocket(t *testing.T) {
 func TestTwoServers(t *testing.T) {
 	added := make(chan *Plugin, 10)
 	ended := make(chan error, 10)
-	s, log := runLogged(t, Config{Added: func(p *Plugin) { added <- p },
-		Connect: func(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
+	s, log := runLogged(t, setup{added: func(p *Plugin) { added <- p },
+		connect: func(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
 			ready()
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
@@ -193,7 +193,7 @@ func TestTwoServers(t *testing.T) {
 // A newer server that does not become ready leaves the older one in place.
 func TestNotReady(t *testing.T) {
 	failed := make(chan struct{}, 100)
-	s := run(t, Config{Connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface,
+	s := run(t, setup{connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface,
 		ready func()) error {
 		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
 		if err == nil && answer.GetDeviceNodes()[0] == "bad" {
@@ -214,7 +214,7 @@ func TestNotReady(t *testing.T) {
 
 // More sockets than are connected are named, and take the place of one that goes.
 func TestMostSockets(t *testing.T) {
-	s := run(t, Config{})
+	s := run(t, setup{})
 	var servers []*grpc.Server
 	for i := range maxSockets + 1 {
 		info := widget()
@@ -273,8 +273,7 @@ func TestSameFile(t *testing.T) {
 
 // Connections do not outlive Run.
 func TestRunEnds(t *testing.T) {
-	s, err := New(Config{Folder: tempFolder(t), Half: registration.Half_DEVICE, Connect: hold,
-		Added: func(*Plugin) {}, Changed: func(*Plugin) {}})
+	s, err := New(setup{}.config(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +301,7 @@ func TestRunEnds(t *testing.T) {
 func TestKilledUnderLoad(t *testing.T) {
 	const kills, callers = 30, 4
 	var connected atomic.Int32
-	s := run(t, Config{Connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface,
+	s := run(t, setup{connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface,
 		ready func()) error {
 		connected.Add(1)
 		defer connected.Add(-1)
@@ -337,8 +336,8 @@ func TestKilledUnderLoad(t *testing.T) {
 	if got := wrong.Load(); got != nil {
 		t.Errorf("a call got %q without an error", got)
 	}
-	if err := p.Paused(); err != nil || p.Away() != nil {
-		t.Errorf("Paused() = %v, Away() = %v", err, p.Away())
+	if err := p.Unavailable(); err != nil {
+		t.Errorf("Unavailable() = %v", err)
 	}
 	eventually(t, func() error {
 		if got := connected.Load(); got != 1 {

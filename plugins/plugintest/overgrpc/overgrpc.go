@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/plugins/server"
@@ -32,19 +30,15 @@ func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	var half *remote.Scheduler // Added is called before Connect
 	sockets, err := remote.New(remote.Config{
 		Folder: serve(t, server.Scheduler(s, resources...)),
 		Half:   registration.Half_SCHEDULER,
-		Added: func(p *remote.Plugin) {
-			half = remote.NewScheduler(p, deadline)
-			if err := h.Put(half); err != nil {
+		Added: func(p *remote.Plugin) remote.Handler {
+			half, err := remote.NewScheduler(h, p, deadline)
+			if err != nil {
 				t.Error(err)
 			}
-		},
-		Changed: func(*remote.Plugin) {},
-		Connect: func(ctx context.Context, _ *remote.Plugin, conn grpc.ClientConnInterface, ready func()) error {
-			return half.Connect(ctx, conn, func() error { return h.Put(half) }, ready)
+			return scheduler{half}
 		},
 	})
 	if err != nil {
@@ -54,14 +48,21 @@ func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...str
 	return h
 }
 
+// scheduler is a Handler that nobody tells.
+type scheduler struct{ *remote.Scheduler }
+
+// Changed implements remote.Handler.
+func (scheduler) Changed() {}
+
 // Device returns the node's half as it is over gRPC.
 func Device(t testing.TB, d device.Device) *remote.Device {
 	t.Helper()
 	var half *remote.Device
 	devices, err := remote.NewDevices(remote.DevicesConfig{
-		Folder: serve(t, server.Device(d, lookInterval)),
-		Node:   "node",
-		Added:  func(added *remote.Device) func() { half = added; return func() {} },
+		Folder:  serve(t, server.Device(d, lookInterval)),
+		Node:    "node",
+		Timeout: remote.DefaultDeviceTimeout,
+		Added:   func(added *remote.Device) func() { half = added; return func() {} },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func containersOf(from map[string]types.ContainerInfo) map[string]*ContainerInfo
 			KubeRequests: mapOf[string](c.KubeRequests),
 			Requests:     mapOf[string](c.Requests),
 			DevRequests:  mapOf[string](c.DevRequests),
-			AllocateFrom: locationOf[string, string](c.AllocateFrom),
+			AllocateFrom: locationOf[string](c.AllocateFrom),
 			Scorer:       mapOf[string](c.Scorer),
 		}
 	}
@@ -98,7 +98,7 @@ func infosOf(from map[string]*ContainerInfo) map[string]types.ContainerInfo {
 			KubeRequests: mapOf[types.ResourceName](c.GetKubeRequests()),
 			Requests:     mapOf[types.ResourceName](c.GetRequests()),
 			DevRequests:  mapOf[types.ResourceName](c.GetDevRequests()),
-			AllocateFrom: locationOf[types.ResourceName, types.ResourceName](c.GetAllocateFrom()),
+			AllocateFrom: locationOf[types.ResourceName](c.GetAllocateFrom()),
 			Scorer:       mapOf[types.ResourceName](c.GetScorer()),
 		}
 	}
@@ -115,7 +115,7 @@ func changesOf(from map[string]types.ContainerInfo) map[string]*ContainerChanges
 	for name, c := range from {
 		to[name] = &ContainerChanges{
 			DevRequests:  mapOf[string](c.DevRequests),
-			AllocateFrom: locationOf[string, string](c.AllocateFrom),
+			AllocateFrom: locationOf[string](c.AllocateFrom),
 			Scorer:       mapOf[string](c.Scorer),
 		}
 	}
@@ -136,7 +136,7 @@ func apply(to map[string]types.ContainerInfo, changes map[string]*ContainerChang
 			continue
 		}
 		c.DevRequests = mapOf[types.ResourceName](change.GetDevRequests())
-		c.AllocateFrom = locationOf[types.ResourceName, types.ResourceName](change.GetAllocateFrom())
+		c.AllocateFrom = locationOf[types.ResourceName](change.GetAllocateFrom())
 		c.Scorer = mapOf[types.ResourceName](change.GetScorer())
 		to[name] = c
 	}
@@ -150,10 +150,10 @@ func mapOf[To, From ~string, V any](from map[From]V) map[To]V {
 	return to
 }
 
-func locationOf[To, ToValue, From, Value ~string](from map[From]Value) map[To]ToValue {
-	to := make(map[To]ToValue, len(from))
-	for name, v := range from {
-		to[To(name)] = ToValue(v)
+func locationOf[To, From ~string](from map[From]From) map[To]To {
+	to := make(map[To]To, len(from))
+	for want, name := range from {
+		to[To(want)] = To(name)
 	}
 	return to
 }

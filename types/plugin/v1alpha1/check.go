@@ -1,0 +1,121 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
+)
+
+const (
+	// maxResources is how many resources a plugin may answer for, of maxResource bytes at most: a path
+	// of a group resource is as long as three names of Kubernetes.
+	maxResources = 64
+	maxResource  = 3 * (253 + 1 + 63)
+	// maxReasons is how many reasons a plugin may give for one node, and maxReason how long each may
+	// be, in bytes: the API takes 1024 for a pod's event, with what others say.
+	maxReasons = 16
+	maxReason  = 300
+	// maxChanges bounds the names in what a plugin changes in a pod, in bytes: they become the pod's
+	// annotation, and a pod's annotations may have 256 KiB together.
+	maxChanges = 64 << 10
+)
+
+// invalid is the error of an answer that makes no sense.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{contain.ErrInvalid}, args...)...)
+}
+
+// Check checks which resources the plugin answers for.
+func (r *SchedulerStartResponse) Check() error {
+	if n := len(r.GetResources()); n == 0 || n > maxResources {
+		return invalid("it answers for %d resources: want 1 to %d", n, maxResources)
+	}
+	for _, name := range r.GetResources() {
+		if name == "" || len(name) > maxResource || strings.Contains(name[:len(name)-1], "*") {
+			return invalid("it answers for %.64q: want the name of a resource, or the beginning of one and '*'", name)
+		}
+	}
+	return nil
+}
+
+// Check checks what the plugin says about so many nodes, but for its changes of the pod.
+func (r *FitResponse) Check(nodes int) error {
+	if n := len(r.GetVerdicts()); n != nodes {
+		return invalid("%d verdicts about %d nodes", n, nodes)
+	}
+	for i, v := range r.GetVerdicts() {
+		if err := v.check(); err != nil {
+			return fmt.Errorf("verdict %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (v *Verdict) check() error {
+	if score := v.GetScore(); math.IsNaN(score) || math.IsInf(score, 0) || score < 0 {
+		return invalid("the score %v", score)
+	}
+	if n := len(v.GetReasons()); n > maxReasons {
+		return invalid("%d reasons for one node, of %d that it may give", n, maxReasons)
+	}
+	for _, r := range v.GetReasons() {
+		switch {
+		case len(r.GetText()) > maxReason || len(r.GetResource()) > maxReason:
+			return invalid("a reason of %d bytes for resource %.64q, of %d that each of the two may have",
+				len(r.GetText()), r.GetResource(), maxReason)
+		case r.GetRequested() < 0 || r.GetUsed() < 0 || r.GetCapacity() < 0:
+			return invalid("a reason with a negative amount of %q", r.GetResource())
+		}
+	}
+	return nil
+}
+
+// Check checks what the plugin changes in the pod.
+func (c *PodChanges) Check(pod *types.PodInfo) error {
+	bytes := 0
+	for _, part := range []struct {
+		has     map[string]types.ContainerInfo
+		changes map[string]*ContainerChanges
+	}{
+		{pod.InitContainers, c.GetInitContainers()},
+		{pod.RunningContainers, c.GetRunningContainers()},
+	} {
+		for container, change := range part.changes {
+			if _, ok := part.has[container]; !ok {
+				return invalid("it changes container %.64q, which the pod does not have", container)
+			}
+			n, err := change.check(container)
+			if err != nil {
+				return err
+			}
+			bytes += n
+		}
+	}
+	if bytes > maxChanges {
+		return invalid("the names in its changes of the pod take %d bytes, of %d that they may", bytes, maxChanges)
+	}
+	return nil
+}
+
+// check returns how many bytes the names in the change take.
+func (c *ContainerChanges) check(container string) (bytes int, err error) {
+	for name, n := range c.GetDevRequests() {
+		bytes += len(name)
+		if name == "" || n < 0 {
+			return 0, invalid("it requests %d of %.64q for container %q", n, name, container)
+		}
+	}
+	for want, from := range c.GetAllocateFrom() {
+		bytes += len(want) + len(from)
+		if want == "" || from == "" {
+			return 0, invalid("it meets %.64q of container %q with %.64q", want, container, from)
+		}
+	}
+	for name := range c.GetScorer() {
+		bytes += len(name)
+	}
+	return bytes, nil
+}
