@@ -79,7 +79,7 @@ func (c *containers) failed(u *user, taken []slot.Name) {
 	defer c.mu.Unlock()
 	c.drop(u)
 	for _, name := range taken {
-		c.freeIfUnused(name, u.pod.UID)
+		c.freeIfUnused(name, u.slots[name].Holder)
 	}
 }
 
@@ -231,10 +231,10 @@ func (c *containers) use(name slot.Name) use {
 		if u.ended {
 			continue
 		}
-		s.held = append(s.held, holder{hold: hold{u.holder(name), u.slots[name]}, pod: u.pod, container: u.name})
+		s.held = append(s.held, holder{Use: u.slots[name], pod: u.pod, container: u.name})
 	}
 	slices.SortFunc(s.held, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(a.by, b.by), cmp.Compare(a.container, b.container))
+		return cmp.Or(cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.container, b.container))
 	})
 	return s
 }
@@ -350,7 +350,7 @@ func (c *containers) free(u *user) []slot.Name {
 	c.drop(u)
 	names := slices.Collect(maps.Keys(u.slots))
 	for _, name := range names {
-		c.freeIfUnused(name, u.holder(name))
+		c.freeIfUnused(name, u.slots[name].Holder)
 	}
 	return names
 }

@@ -51,7 +51,7 @@ func (c *Claims) askKept(v *view) {
 	if c.config.Kubelet == nil || v.claim == nil || len(v.use.held) > 0 || !c.config.Kubelet.Keeps(v.slot) {
 		return
 	}
-	v.entitled = append(v.entitled, holdOf(v.claim))
+	v.entitled = append(v.entitled, useOf(v.claim))
 	v.use.freed = nil
 	c.containers.settled(v.slot)
 }
@@ -69,9 +69,9 @@ func (c *Claims) anyUnused() bool {
 // specOf is the claim of a container's holder.
 func (c *Claims) specOf(h *holder) v1alpha1.SlotClaimSpec {
 	if c.config.Kubelet != nil {
-		return c.specOfID(Use{h.level, h.by})
+		return c.specOfID(h.Use)
 	}
-	return specOf(c.config.Node, h.pod, h.container, h.level)
+	return specOf(c.config.Node, h.pod, h.container, h.Level)
 }
 
 func (c *Claims) specOfID(use Use) v1alpha1.SlotClaimSpec {
@@ -143,9 +143,8 @@ func (c *Claims) Holdings(instance string) []Holding {
 		if claim.Spec.ByDRA() {
 			continue
 		}
-		h := Holding{Slot: name, Use: Use{claim.Spec.Level, claim.Spec.Holder}, Claim: claim}
-		h.Used = c.containers.usedAs(name, holdOf(claim))
-		all = append(all, h)
+		use := useOf(claim)
+		all = append(all, Holding{Slot: name, Use: use, Claim: claim, Used: c.containers.usedAs(name, use)})
 	}
 	for name, use := range c.containers.usesOf(instance) {
 		if !claimed[name] {
@@ -171,11 +170,11 @@ func (c *Claims) claimsOf(instance string) (all []*v1alpha1.SlotClaim) {
 }
 
 // usedAs reports whether a container uses the slot, and holds it so.
-func (c *containers) usedAs(name slot.Name, as hold) bool {
+func (c *containers) usedAs(name slot.Name, as Use) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for u := range c.bySlot[name] {
-		if as == (hold{u.holder(name), u.slots[name]}) {
+		if u.slots[name] == as {
 			return true
 		}
 	}
@@ -190,7 +189,7 @@ func (c *containers) usesOf(instance string) map[slot.Name]Use {
 	add := func(names map[slot.Name]bool) {
 		for name := range names {
 			for u := range c.bySlot[name] {
-				uses[name] = Use{u.slots[name], u.holder(name)}
+				uses[name] = u.slots[name]
 			}
 		}
 	}

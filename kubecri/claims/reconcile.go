@@ -48,7 +48,7 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
 	c.askKept(&v)
 	if v.claim != nil && v.claim.Spec.ByDRA() {
-		v.entitled = append(v.entitled, holdOf(v.claim)) // package dra releases it
+		v.entitled = append(v.entitled, useOf(v.claim)) // package dra releases it
 	}
 	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()

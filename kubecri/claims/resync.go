@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -182,28 +181,23 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 			Name:      kubelettypes.GetPodName(container.Labels),
 			UID:       kubelettypes.GetPodUID(container.Labels),
 		},
-		slots: map[slot.Name]v1alpha1.Level{},
 	}
-	used, err := Used(container.Annotations)
-	if err != nil {
+	var err error
+	if u.slots, err = Used(container.Annotations); err != nil {
 		klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
 	}
-	if c.config.Kubelet != nil {
-		u.ids = map[slot.Name]string{}
-	}
-	for name, use := range used {
-		u.slots[name] = use.Level
-		if u.ids != nil {
-			u.ids[name] = use.Holder
+	if c.config.Kubelet == nil { // the pod holds them
+		for name, use := range u.slots {
+			u.slots[name] = Use{use.Level, u.pod.UID}
 		}
 	}
-	if len(u.slots) == 0 && u.ids == nil {
+	if len(u.slots) == 0 && c.config.Kubelet == nil {
 		assigned, err := assignment.OfContainer(podAnnotations, u.pod.UID, c.config.Node, u.name)
 		if err != nil { // it was created without devices, then
 			return nil
 		}
 		for _, g := range assigned.Grants {
-			u.slots[g.Slot] = levelOf(g)
+			u.slots[g.Slot] = Use{levelOf(g), u.pod.UID}
 		}
 	}
 	if len(u.slots) == 0 {

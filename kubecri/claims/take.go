@@ -35,10 +35,7 @@ type Taken struct {
 // was not answered, if there is one, stays for the pod's next try as long as the pod
 // is entitled to use the slot.
 func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
-	if err := r.verify(); err != nil {
-		return nil, err
-	}
-	levels, err := r.levels()
+	uses, err := r.verify()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +44,7 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	if err := c.ready(ctx, &r); err != nil {
 		return nil, err
 	}
-	t := &Taken{claims: c, user: &user{sandbox: r.Sandbox, pod: r.Pod, name: r.Container, slots: levels}}
+	t := &Taken{claims: c, user: &user{sandbox: r.Sandbox, pod: r.Pod, name: r.Container, slots: uses}}
 	if err := c.containers.begin(t.user); err != nil {
 		c.Resync() // should the other container have gone behind our back
 		return nil, err

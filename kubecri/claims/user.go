@@ -1,9 +1,6 @@
 package claims
 
-import (
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
-)
+import "github.com/kubeslot/kubeslot/types/slot"
 
 // Pod identifies a pod. Two pods of one name, one after the other, have
 // different UIDs.
@@ -21,18 +18,9 @@ type user struct {
 	sandbox string
 	pod     Pod
 	name    string
-	slots   map[slot.Name]v1alpha1.Level
-	ids     map[slot.Name]string // the kubelet's, by which it has them; nil where its pod has them
-	born    uint64               // event at which it was entered or got its id
+	slots   map[slot.Name]Use
+	born    uint64 // event at which it was entered or got its id
 	// stopping is true while this process stops it, and ended once it has, or was found ended: it does
 	// not run, cannot start again, and uses no slot (stop.go).
 	stopping, ended bool
-}
-
-// holder is who holds a slot that the container uses.
-func (u *user) holder(name slot.Name) string {
-	if u.ids != nil {
-		return u.ids[name]
-	}
-	return u.pod.UID
 }
