@@ -302,5 +302,10 @@ func (c *Claims) configurations() []*akriv0.Configuration {
 
 // owner is the Node object, which owns the claims.
 func (c *Claims) owner() (metav1.OwnerReference, error) {
-	return NodeOwner(c.config.Nodes.Lister(), c.config.Node)
+	node, err := c.config.Nodes.Lister().Get(c.config.Node)
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object "+
+			"of this node, or has not shown it: %w", err)
+	}
+	return v1alpha1.NodeOwner(node.Name, node.UID), nil
 }

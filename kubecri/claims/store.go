@@ -23,9 +23,9 @@ type store struct {
 	node string
 	// ids says that ids of the kubelet's hold slots: a claim that names a pod is another mode's.
 	ids    bool
+	API    typed.SlotClaimInterface
 	cached cache.Indexer
-	Writer
-	own *ownwrites.Writes[*v1alpha1.SlotClaim]
+	own    *ownwrites.Writes[*v1alpha1.SlotClaim]
 
 	mu sync.Mutex
 	// writing are the slots that somebody is at: one at a time.
@@ -49,11 +49,8 @@ var ByInstance = cache.Indexers{InstanceIndex: func(obj any) ([]string, error) {
 }}
 
 func newStore(node string, api typed.SlotClaimInterface, cached cache.Indexer, clock clock.PassiveClock) *store {
-	own := ownwrites.New[*v1alpha1.SlotClaim](clock)
-	return &store{node: node, cached: cached, own: own, writing: map[slot.Name]chan struct{}{}, Writer: Writer{
-		API:     api,
-		Wrote:   func(_ slot.Name, claim *v1alpha1.SlotClaim) { own.Wrote(claim) },
-		Deleted: func(name slot.Name, uid types.UID) { own.Deleted(name.String(), uid) }}}
+	return &store{node: node, API: api, cached: cached, own: ownwrites.New[*v1alpha1.SlotClaim](clock),
+		writing: map[slot.Name]chan struct{}{}}
 }
 
 // lock makes the caller the only one in this process who is at the slot's claim.

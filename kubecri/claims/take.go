@@ -166,7 +166,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			return false, nil, err
 		}
 	}
-	wrote, other, err = c.store.Create(ctx, name, spec, owner, c.fence.stands)
+	wrote, other, err = c.store.create(ctx, name, spec, owner, c.fence.stands)
 	made := c.store.get(name)
 	if err != nil || other != nil || made == nil {
 		return wrote, other, err
@@ -187,7 +187,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 
 // release deletes this node's claim of the slot.
 func (c *Claims) release(ctx context.Context, name slot.Name, claim *v1alpha1.SlotClaim) error {
-	if err := c.store.Remove(ctx, name, claim.UID); err != nil {
+	if err := c.store.remove(ctx, name, claim.UID); err != nil {
 		return err
 	}
 	c.fence.forget(name)
