@@ -14,7 +14,6 @@ import (
 // concurrent use.
 type containers struct {
 	mu     sync.Mutex
-	known  bool // the runtime has been asked
 	events uint64
 	users  map[*user]bool
 	byID   map[string]*user
@@ -163,7 +162,6 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 		}
 	}
 	c.gone = nil
-	c.known = true
 }
 
 // running are the containers that use a slot and were not stopped by this process.
@@ -210,12 +208,6 @@ func (c *containers) uses(name slot.Name) bool {
 		}
 	}
 	return false
-}
-
-func (c *containers) isKnown() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known
 }
 
 // use returns how a slot is used.

@@ -35,7 +35,7 @@ func (c *Claims) work(ctx context.Context) bool {
 
 // reconcile makes the claim of a slot agree with the containers.
 func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
-	if !c.containers.isKnown() {
+	if !c.isKnown() {
 		return nil // the first resync asks for it again
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)

@@ -29,10 +29,8 @@ func (c *Claims) RecordEvents(instance, reason, message string) {
 func (c *Claims) keepEarly(e early) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.known:
+	if c.isKnown() {
 		return false
-	default:
 	}
 	if len(c.early) < maxEarly {
 		c.early = append(c.early, e)

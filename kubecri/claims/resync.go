@@ -133,13 +133,21 @@ func (c *Claims) readContainers(ctx context.Context) error {
 		return err
 	}
 	c.containers.finishSync(since, listed)
-	select {
-	case <-c.known:
-	default:
+	if !c.isKnown() {
 		klog.FromContext(ctx).Info("Read from the runtime which containers use slots", "containers", len(listed))
 		close(c.known)
 	}
 	return nil
+}
+
+// isKnown reports whether the runtime has been asked since the start.
+func (c *Claims) isKnown() bool {
+	select {
+	case <-c.known:
+		return true
+	default:
+		return false
+	}
 }
 
 // list returns the containers that use slots.

@@ -38,7 +38,7 @@ func TestListThatFails(t *testing.T) {
 
 	r.change(func() { r.down = false })
 	f.Resync()
-	await(t, "the list", func() bool { return f.containers.isKnown() && f.ResyncError() == nil })
+	await(t, "the list", func() bool { return f.isKnown() && f.ResyncError() == nil })
 	r.change(func() { r.down = true })
 	if _, err := f.resync(t.Context()); err == nil {
 		t.Fatal("no error")

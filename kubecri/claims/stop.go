@@ -110,7 +110,7 @@ func (c *Claims) fenceCreated(u *user) {
 // those of slots that are neither claimed nor used any more.
 func (c *Claims) shortestPromise() (shortest time.Duration, ok bool) {
 	for name, p := range c.fence.all() {
-		if c.isSynced() && c.containers.isKnown() && c.store.get(name) == nil && !c.containers.uses(name) {
+		if c.isSynced() && c.isKnown() && c.store.get(name) == nil && !c.containers.uses(name) {
 			c.fence.forget(name)
 			continue
 		}
