@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -100,13 +101,13 @@ type Claims struct {
 	store      *store
 	containers *containers
 	queue      workqueue.TypedRateLimitingInterface[slot.Name]
-	relist     chan struct{} // asks for a resync now
-	resyncing  chan struct{} // has a place for one resync
-	known      chan struct{} // closed when the runtime has been asked
-	synced     chan struct{} // closed when claims, Configurations and the node have been read
-	saved      saved         // what the checkpoint said at the start; not changed after New
-	asked      atomic.Bool   // for a Configuration, before they were known
-	changed    chan struct{} // asks for the checkpoint to be written
+	relist     chan struct{}       // asks for a resync now
+	resyncing  *semaphore.Weighted // of one resync
+	known      chan struct{}       // closed when the runtime has been asked
+	synced     chan struct{}       // closed when claims, Configurations and the node have been read
+	saved      saved               // what the checkpoint said at the start; not changed after New
+	asked      atomic.Bool         // for a Configuration, before they were known
+	changed    chan struct{}       // asks for the checkpoint to be written
 	checkpoint *checkpointer
 	fence      *fence
 	fenced     chan struct{}  // asks for promises to be kept: there is a new one
@@ -152,7 +153,7 @@ func New(config Config) (*Claims, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
 		relist:    make(chan struct{}, 1),
-		resyncing: make(chan struct{}, 1),
+		resyncing: semaphore.NewWeighted(1),
 		known:     make(chan struct{}),
 		synced:    make(chan struct{}),
 		saved:     loadSaved(config.Checkpoint, config.Node),

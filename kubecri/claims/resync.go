@@ -98,12 +98,10 @@ func (c *Claims) ResyncError() error {
 func (c *Claims) resync(ctx context.Context) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
-	select {
-	case c.resyncing <- struct{}{}:
-		defer func() { <-c.resyncing }()
-	case <-ctx.Done():
+	if c.resyncing.Acquire(ctx, 1) != nil {
 		return 0, fmt.Errorf("wait for another listing of the runtime's containers: %w", context.Cause(ctx))
 	}
+	defer c.resyncing.Release(1)
 	if err = c.readContainers(ctx); err == nil && c.config.Kubelet != nil {
 		again, err = c.config.Kubelet.Ask(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -92,7 +93,7 @@ type Plugins struct {
 	attending    sync.Mutex
 	unregistered bool
 	// allocating lets one at a time do so.
-	allocating mutex
+	allocating *semaphore.Weighted
 	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
 	refused map[string]bool
 	// held is what Held said last; nil before it was known.
@@ -121,7 +122,7 @@ func New(config Config) (*Plugins, error) {
 	}
 	p := &Plugins{Config: config, asks: newAsks(), met: ownwrites.New[*v1alpha1.SlotClaim](config.Clock),
 		now: config.Clock.Now, retryEvery: retryEvery,
-		resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: newMutex(),
+		resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: semaphore.NewWeighted(1),
 		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
 	var err error
 	p.claims, err = claims.New(claims.Config{Node: config.Node, Client: config.Client,

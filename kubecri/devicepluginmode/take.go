@@ -72,10 +72,10 @@ type taken struct {
 func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
-	if err := p.allocating.lock(ctx); err != nil {
-		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
+	if p.allocating.Acquire(ctx, 1) != nil {
+		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", context.Cause(ctx))
 	}
-	defer p.allocating.unlock()
+	defer p.allocating.Release(1)
 	defer p.asks.chosen()
 	var wrote []slot.Name
 	refreshed := false
@@ -265,20 +265,3 @@ func decided(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
 }
-
-// mutex is one that can be waited for with a context.
-type mutex chan struct{}
-
-func newMutex() mutex { return make(mutex, 1) }
-
-// lock waits for the mutex until ctx is done.
-func (m mutex) lock(ctx context.Context) error {
-	select {
-	case m <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (m mutex) unlock() { <-m }
