@@ -191,12 +191,7 @@ func (c *Claims) CheckpointError() error {
 }
 
 // checkpointSoon has the checkpoint written.
-func (c *Claims) checkpointSoon() {
-	select {
-	case c.changed <- struct{}{}:
-	default: // it is to be already
-	}
-}
+func (c *Claims) checkpointSoon() { ask(c.changed) }
 
 // snapshot is what the checkpoint is to say. A device that is not seen now is as it was
 // before.

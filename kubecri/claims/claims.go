@@ -220,10 +220,13 @@ func (c *Claims) ContainerRemoved(id string) { c.enqueue(c.containers.removeCont
 func (c *Claims) SandboxStopped(id string) { c.enqueue(c.containers.stopSandbox(id)) }
 
 // Resync asks the runtime soon what containers there are.
-func (c *Claims) Resync() {
+func (c *Claims) Resync() { ask(c.relist) }
+
+// ask asks for something to be done soon, by a channel with one place.
+func ask(c chan<- struct{}) {
 	select {
-	case c.relist <- struct{}{}:
-	default: // asked for already
+	case c <- struct{}{}:
+	default: // it is to be already
 	}
 }
 
