@@ -80,28 +80,26 @@ func newFence(config *Config, owner func() (metav1.OwnerReference, error), saved
 	return f
 }
 
-// silent is for how long the API server has not been reached, at least.
-func (f *fence) silent() time.Duration {
+// silent is for how long the API server has not been reached, at least. reached is false while it has
+// not been since the start.
+func (f *fence) silent() (d time.Duration, reached bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.heard.IsZero() {
-		return f.clock.Since(f.started)
+		return f.clock.Since(f.started), false
 	}
-	return f.clock.Since(f.heard)
+	return f.clock.Since(f.heard), true
 }
 
 // left is the time until containers with the claim are to be stopped, and until the controller may
 // release it; not positive when that is over. A process that has not reached the API server yet
 // supposes that the former one stopped in time to leave it fenceStartGrace twice.
 func (f *fence) left(promised time.Duration) (stop, release time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.heard.IsZero() {
-		since := f.clock.Since(f.started)
-		return fenceStartGrace - since, 2*fenceStartGrace - since
+	silent, reached := f.silent()
+	if !reached {
+		return fenceStartGrace - silent, 2*fenceStartGrace - silent
 	}
-	since := f.clock.Since(f.heard)
-	return patienceOf(promised) - since, promised - since
+	return patienceOf(promised) - silent, promised - silent
 }
 
 // beforeStop is d, or less: the time until the next containers are to be stopped.
@@ -201,10 +199,7 @@ func (f *fence) promise(ctx context.Context, c *akriv0.Configuration) (*metav1.D
 		return nil, nil
 	}
 	promised := c.Spec.ReleaseUnreachableAfter
-	f.mu.Lock()
-	heard := f.heard
-	f.mu.Unlock()
-	if heard.IsZero() || f.clock.Since(heard) >= promised.Duration/4 {
+	if silent, reached := f.silent(); !reached || silent >= promised.Duration/4 {
 		switch err := f.renew(ctx); {
 		case errors.Is(err, errNoLease):
 			klog.FromContext(ctx).Error(err, "The Configuration's releaseUnreachableAfter does not apply to this node: its slots are released by the node alone", "configuration", klog.KObj(c))

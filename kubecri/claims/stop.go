@@ -78,7 +78,8 @@ func (c *Claims) keepPromises(ctx context.Context) time.Duration {
 	if err == nil || ctx.Err() != nil {
 		return next
 	}
-	klog.FromContext(ctx).Error(err, "Cannot say that this node is there: containers whose slots would be released are stopped before that", "silent", c.fence.silent().Round(time.Second))
+	silent, _ := c.fence.silent()
+	klog.FromContext(ctx).Error(err, "Cannot say that this node is there: containers whose slots would be released are stopped before that", "silent", silent.Round(time.Second))
 	next = c.fence.beforeStop(min(next, fenceRetry))
 	if due = c.due(); len(due) > 0 {
 		c.stopAll(ctx, due)
@@ -150,8 +151,9 @@ func (c *Claims) stopAll(ctx context.Context, all []due) {
 		workqueue.ParallelizeUntil(context.Background(), fenceStops, len(all), func(i int) {
 			d := all[i]
 			defer c.containers.stopping(d.user.id, false)
+			silent, _ := c.fence.silent()
 			logger := klog.FromContext(ctx).WithValues("slot", d.slot.String(), "pod", klog.KRef(d.user.pod.Namespace, d.user.pod.Name), "container", d.user.name,
-				"silent", c.fence.silent().Round(time.Second), "releaseUnreachableAfter", d.after())
+				"silent", silent.Round(time.Second), "releaseUnreachableAfter", d.after())
 			_, left := c.fence.left(d.after())
 			if err := c.stop(ctx, d.user, left); err != nil {
 				logger.Error(err, "Cannot stop a container whose slot may be given to another; trying again")
