@@ -23,8 +23,6 @@ type containers struct {
 	// freed are slots whose last user is known to have gone, with the holders whose claims on them
 	// are released without grace.
 	freed map[slot.Name][]string
-	// emptied is closed when freed becomes empty; nil while nobody waits for that.
-	emptied chan struct{}
 	// gone are the containers and sandboxes that went while the runtime was
 	// being asked; it may list them still. nil at other times.
 	gone map[string]bool
@@ -67,7 +65,7 @@ func (c *containers) created(u *user, id string) {
 	u.born = c.events
 	c.byID[id] = u
 	for name := range u.slots {
-		c.unfree(name)
+		delete(c.freed, name)
 	}
 }
 
@@ -152,7 +150,7 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 			c.add(u)
 			c.byID[u.id] = u
 			for name := range u.slots {
-				c.unfree(name)
+				delete(c.freed, name)
 			}
 		}
 	}
@@ -266,35 +264,11 @@ func (c *containers) has(id string) bool {
 	return false
 }
 
-// whenSettled returns what is closed once no slot is freed and claimed still.
-func (c *containers) whenSettled() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.emptied == nil {
-		c.emptied = make(chan struct{})
-	}
-	settled := c.emptied
-	c.closeIfSettled()
-	return settled
-}
-
-func (c *containers) unfree(name slot.Name) {
-	delete(c.freed, name)
-	c.closeIfSettled()
-}
-
-func (c *containers) closeIfSettled() {
-	if len(c.freed) == 0 && c.emptied != nil {
-		close(c.emptied)
-		c.emptied = nil
-	}
-}
-
 // settled forgets that a slot was freed: its claim is gone.
 func (c *containers) settled(name slot.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unfree(name)
+	delete(c.freed, name)
 }
 
 // slots returns those that are used here or were.
