@@ -6,13 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -154,25 +152,14 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 	}
 }
 
-// checkpointer writes the checkpoint, one at a time.
-type checkpointer struct {
-	mu      sync.Mutex
-	writer  *checkpoint.Writer
-	devices map[string]checkpoint.Device // as last written
-}
-
-func newCheckpointer(path string, devices map[string]checkpoint.Device) *checkpointer {
-	return &checkpointer{writer: checkpoint.NewWriter(path), devices: devices}
-}
-
 // writeCheckpoint makes the checkpoint say what is known now. It is for when the API server has been
 // read. When it returns nil, the file is on the disk.
 func (c *Claims) writeCheckpoint() error {
-	c.checkpoint.mu.Lock()
-	defer c.checkpoint.mu.Unlock()
+	c.checkpoint.Lock()
+	defer c.checkpoint.Unlock()
 	now := c.snapshot(c.checkpoint.devices)
 	c.checkpoint.devices = now.Devices
-	wrote, err := c.checkpoint.writer.Write(now)
+	wrote, err := c.checkpoint.Write(now)
 	if wrote || err != nil {
 		c.config.Metrics.Checkpointed(err)
 	}
@@ -235,7 +222,3 @@ func (c *Claims) seen(instance string) (checkpoint.Device, bool) {
 	described, err := checkpoint.NewDevice(handler, device)
 	return described, err == nil
 }
-
-// DeviceFunc returns the device behind an Instance as the node sees it now; false when
-// it does not, or not yet. It reads memory alone.
-type DeviceFunc func(instance string) (discovery.Device, bool)

@@ -22,6 +22,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -86,10 +88,11 @@ type Config struct {
 	// devices. Inspect is shown it then, as soon as the runtime has been listed.
 	Lacks func(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) bool
 	// Checkpoint is the path of the file that keeps the claims and their devices for
-	// the next process; "" for none. Its directory exists. Device, then required, says
-	// what the devices are.
+	// the next process; "" for none. Its directory exists. Device, then required, returns the
+	// device behind an Instance as the node sees it now; false when it does not, or not yet. It
+	// reads memory alone.
 	Checkpoint string
-	Device     DeviceFunc
+	Device     func(instance string) (discovery.Device, bool)
 	Metrics    *metrics.Metrics
 	Tracer     *tracing.Tracer
 	Clock      clock.WithTicker
@@ -108,10 +111,14 @@ type Claims struct {
 	saved      saved               // what the checkpoint said at the start; not changed after New
 	asked      atomic.Bool         // for a Configuration, before they were known
 	changed    chan struct{}       // asks for the checkpoint to be written
-	checkpoint *checkpointer
-	fence      *fence
-	fenced     chan struct{}  // asks for promises to be kept: there is a new one
-	stops      sync.WaitGroup // the containers that are being stopped
+	checkpoint struct {            // one write at a time
+		sync.Mutex
+		*checkpoint.Writer
+		devices map[string]checkpoint.Device // as last written
+	}
+	fence  *fence
+	fenced chan struct{}  // asks for promises to be kept: there is a new one
+	stops  sync.WaitGroup // the containers that are being stopped
 
 	parts atomic.Bool // what the runtime has was listed in parts, when last listed
 
@@ -163,7 +170,7 @@ func New(config Config) (*Claims, error) {
 	}
 	c.store.ids = config.Kubelet != nil
 	c.fence = newFence(&config, c.owner, c.saved.claims)
-	c.checkpoint = newCheckpointer(config.Checkpoint, c.saved.devices)
+	c.checkpoint.Writer, c.checkpoint.devices = checkpoint.NewWriter(config.Checkpoint), c.saved.devices
 	if c.saved.since.IsZero() {
 		c.saved.since = config.Clock.Now().Round(0)
 	}
