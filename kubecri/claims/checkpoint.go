@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -128,7 +129,7 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 		return
 	}
 	failing := false
-	backoff := runtimeRetries()
+	backoff := crilist.Retries()
 	for {
 		err := c.writeCheckpoint()
 		if err != nil && !failing { // once an outage
@@ -141,7 +142,7 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 		if failing = err != nil; failing {
 			retry = c.config.Clock.After(backoff.Step())
 		} else {
-			backoff = runtimeRetries()
+			backoff = crilist.Retries()
 		}
 		select {
 		case <-c.changed:

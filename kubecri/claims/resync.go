@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubelet/pkg/types"
@@ -17,23 +16,10 @@ import (
 )
 
 // Runtime is what is asked of the container runtime.
-type Runtime interface {
-	crilist.Runtime
-	crilist.EventSource
-}
+type Runtime = crilist.Runtime
 
-const (
-	// runtimeTimeout bounds one question to the runtime.
-	runtimeTimeout = 30 * time.Second
-	// minRuntimeRetry and maxRuntimeRetry bound the wait before the runtime is asked again
-	// after an error. A runtime that comes back is asked at once: its connection says so.
-	minRuntimeRetry, maxRuntimeRetry = time.Second, time.Minute
-)
-
-// runtimeRetries are the waits after errors that follow each other.
-func runtimeRetries() wait.Backoff {
-	return wait.Backoff{Duration: minRuntimeRetry, Factor: 2, Jitter: 0.1, Steps: 10, Cap: maxRuntimeRetry}
-}
+// runtimeTimeout bounds one question to the runtime.
+const runtimeTimeout = 30 * time.Second
 
 // resyncLoop asks the runtime at start, periodically and when a relist is wanted, until it
 // has an answer.
@@ -41,14 +27,14 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := c.config.Clock.NewTicker(c.config.Resync)
 	defer ticker.Stop()
-	backoff, failing := runtimeRetries(), false
+	backoff, failing := crilist.Retries(), false // a runtime that comes back is asked at once: its connection says so
 	for step := 0; ; step++ {
 		again, err := c.resync(ctx)
 		var retry <-chan time.Time
 		switch {
 		case err != nil && ctx.Err() == nil:
 			if !failing { // once an outage
-				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; trying again", "longestWait", maxRuntimeRetry)
+				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; trying again", "longestWait", crilist.MaxRetry)
 			}
 			failing = true
 			retry = c.config.Clock.After(backoff.Step())
@@ -56,7 +42,7 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 			if failing {
 				logger.Info("Listed the runtime's containers again")
 			}
-			backoff, failing = runtimeRetries(), false
+			backoff, failing = crilist.Retries(), false
 			if again = c.config.Kubelet.again(step, again); again > 0 {
 				retry = c.config.Clock.After(again)
 			}

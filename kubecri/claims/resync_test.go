@@ -10,17 +10,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A runtime whose list fails for long is asked less and less, at least once a minute.
-func TestRuntimeRetries(t *testing.T) {
-	backoff := runtimeRetries()
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60} {
-		want *= time.Second
-		if got := backoff.Step(); got < want || got > want+want/10 {
-			t.Errorf("wait %d is %s, want %s or a tenth more", i, got, want)
-		}
-	}
-}
-
 // While the runtime cannot be listed, what is known stays: nothing is released, and who
 // needs the list is told what is wrong with it.
 func TestListThatFails(t *testing.T) {
