@@ -162,19 +162,6 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 	c.gone = nil
 }
 
-// running are the containers that use a slot and were not stopped by this process.
-func (c *containers) running(name slot.Name) []user {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []user
-	for u := range c.bySlot[name] {
-		if u.id != "" && !u.ended {
-			all = append(all, *u)
-		}
-	}
-	return all
-}
-
 // ended notes that a container was stopped. It may still be there.
 func (c *containers) ended(id string) {
 	c.mu.Lock()
@@ -198,14 +185,8 @@ func (c *containers) stopping(id string, now bool) bool {
 
 // uses reports whether a container uses the slot or is being created for it.
 func (c *containers) uses(name slot.Name) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for u := range c.bySlot[name] {
-		if !u.ended {
-			return true
-		}
-	}
-	return false
+	u := c.use(name)
+	return u.busy || len(u.held) > 0
 }
 
 // use returns how a slot is used.
@@ -214,17 +195,15 @@ func (c *containers) use(name slot.Name) use {
 	defer c.mu.Unlock()
 	s := use{freed: slices.Clone(c.freed[name])}
 	for u := range c.bySlot[name] {
-		if u.id == "" {
+		switch {
+		case u.id == "":
 			s.busy = true
-			continue
+		case !u.ended:
+			s.held = append(s.held, *u)
 		}
-		if u.ended {
-			continue
-		}
-		s.held = append(s.held, holder{Use: u.slots[name], pod: u.pod, container: u.name})
 	}
-	slices.SortFunc(s.held, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(a.Holder, b.Holder), cmp.Compare(a.container, b.container))
+	slices.SortFunc(s.held, func(a, b user) int {
+		return cmp.Or(cmp.Compare(a.slots[name].Holder, b.slots[name].Holder), cmp.Compare(a.name, b.name))
 	})
 	return s
 }

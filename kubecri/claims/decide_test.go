@@ -9,10 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func TestDecide(t *testing.T) {
-	by := func(uid string) []holder { return []holder{{Use: Use{"CL", uid}, pod: Pod{UID: uid}}} }
+	by := func(uid string) []user {
+		use := Use{"CL", uid}
+		return []user{{slots: map[slot.Name]Use{mustSlot(t, "cam-a1-0"): use, mustSlot(t, "cam-a1-2"): use}, pod: Pod{UID: uid}}}
+	}
 	now := time.Unix(1000, 0)
 	const grace = 20 * time.Second
 	since := func(ago time.Duration) memory { return memory{orphan: "1", since: now.Add(-ago)} }
@@ -67,7 +71,7 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			got := decide(v, test.known, now, grace)
-			if (got.remake != nil) != test.remake || test.remake && got.remake.Holder != "u1" {
+			if (got.remake != nil) != test.remake || test.remake && got.remake.pod.UID != "u1" {
 				t.Errorf("made again for %+v, want %t", got.remake, test.remake)
 			}
 			got.remake = nil

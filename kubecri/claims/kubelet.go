@@ -66,12 +66,12 @@ func (c *Claims) anyUnused() bool {
 	return false
 }
 
-// specOf is the claim of a container's holder.
-func (c *Claims) specOf(h *holder) v1alpha1.SlotClaimSpec {
+// specOf is the claim of a slot that the container uses.
+func (c *Claims) specOf(u *user, name slot.Name) v1alpha1.SlotClaimSpec {
 	if c.config.Kubelet != nil {
-		return c.specOfID(h.Use)
+		return c.specOfID(u.slots[name])
 	}
-	return specOf(c.config.Node, h.pod, h.container, h.Level)
+	return specOf(c.config.Node, u.pod, u.name, u.slots[name].Level)
 }
 
 func (c *Claims) specOfID(use Use) v1alpha1.SlotClaimSpec {

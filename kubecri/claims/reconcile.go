@@ -85,7 +85,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 	if err != nil {
 		return err
 	}
-	spec := c.specOf(d.remake)
+	spec := c.specOf(d.remake, v.slot)
 	spec.MadeAgain = true
 	wrote, other, err := c.claim(ctx, v.slot, spec, owner)
 	switch {
@@ -95,7 +95,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 		return c.lost(ctx, v.slot, d, other)
 	case wrote:
 		d.memory = memory{remade: c.config.Clock.Now()}
-		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.container)
+		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.name)
 	}
 	return nil
 }
@@ -161,17 +161,17 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 	about := podReference(pod)
 	if onlyHere {
 		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
-			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", other.HeldBy())
+			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())
 		c.config.Events.Eventf(about, corev1.EventTypeWarning, "ClaimNotBelieved", "Container %q uses slot %s, which is also claimed by %s. "+
 			"That node cannot reach the device, and the controller deletes the claim: find out who has the "+
-			"credential of kubecri there.", by.container, name, other.HeldBy())
+			"credential of kubecri there.", by.name, name, other.HeldBy())
 		return
 	}
 	c.config.Metrics.SlotLost()
 	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
-		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", other.HeldBy())
+		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())
 	c.config.Events.Eventf(about, corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
-		by.container, name, other.HeldBy())
+		by.name, name, other.HeldBy())
 }
 
 // trace makes a span of a claim that was written or could not be; most often there

@@ -132,7 +132,7 @@ func (c *Claims) due() []due {
 		if !c.fence.up(p.after()) {
 			continue
 		}
-		for _, u := range c.containers.running(name) {
+		for _, u := range c.containers.use(name).held {
 			all = append(all, due{u, name, p})
 		}
 	}
@@ -196,7 +196,7 @@ func (c *Claims) stop(ctx context.Context, u user, left time.Duration) error {
 // stopLost stops the containers here of a slot that another has claimed after this node was silent
 // for longer than it had promised: they run because kubecri did not, or the machine was suspended.
 func (c *Claims) stopLost(ctx context.Context, name slot.Name) (stopped []user, err error) {
-	for _, u := range c.containers.running(name) {
+	for _, u := range c.containers.use(name).held {
 		if err := c.stop(ctx, u, 0); err != nil {
 			return stopped, fmt.Errorf("slot %s, which is another's, is used by container %q of pod %s, delete the pod: %w", name, u.name, u.pod, err)
 		}
