@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
@@ -70,7 +69,7 @@ func (t *tooLong) Unwrap() error { return t.error }
 
 // reference is the container as events refer to it.
 func (a *Admitter) reference(c Container) *corev1.ObjectReference {
-	ref := &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: c.Pod.Namespace, Name: c.Pod.Name, UID: types.UID(c.Pod.UID)}
+	ref := c.Pod.Reference()
 	if spec := a.spec(c.PodAnnotations, c.Pod); spec != nil {
 		ref.FieldPath = fieldPath(&spec.Spec, c.Name)
 	}

@@ -133,7 +133,7 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 		klog.FromContext(ctx).Info("Stopped a container: its slot was released while kubecri was not heard of, and is another's", "slot", name,
 			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(),
 			"claimedBy", other.HeldBy())
-		c.config.Events.Eventf(podReference(u.pod), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
+		c.config.Events.Eventf(u.pod.Reference(), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
 			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again "+
 			"when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(),
 			other.HeldBy())
@@ -158,7 +158,7 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 	}
 	d.memory.lost = other.UID
 	by, pod := d.remake, d.remake.pod
-	about := podReference(pod)
+	about := pod.Reference()
 	if onlyHere {
 		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
 			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())

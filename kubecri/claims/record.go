@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // maxEarly is how many Events of Instances wait until the runtime has said what runs here; further
@@ -56,13 +55,8 @@ func (c *Claims) recordEarly(ctx context.Context) {
 
 func (c *Claims) record(instance, reason, message string) {
 	for _, pod := range c.containers.pods(instance) {
-		c.config.Events.Event(podReference(pod), corev1.EventTypeWarning, reason, message)
+		c.config.Events.Event(pod.Reference(), corev1.EventTypeWarning, reason, message)
 	}
-}
-
-// podReference is the pod as the object of an Event.
-func podReference(pod Pod) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
 // pods returns those whose containers use a slot of the Instance, in order.

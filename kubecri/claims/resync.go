@@ -167,12 +167,7 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) *user {
 	u := &user{
 		id: container.Id, sandbox: container.PodSandboxId,
-		name: kubelettypes.GetContainerName(container.Labels),
-		pod: Pod{
-			Namespace: kubelettypes.GetPodNamespace(container.Labels),
-			Name:      kubelettypes.GetPodName(container.Labels),
-			UID:       kubelettypes.GetPodUID(container.Labels),
-		},
+		name: kubelettypes.GetContainerName(container.Labels), pod: PodOf(container.Labels),
 	}
 	var err error
 	if u.slots, err = Used(container.Annotations); err != nil {

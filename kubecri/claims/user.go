@@ -1,6 +1,12 @@
 package claims
 
-import "github.com/kubeslot/kubeslot/types/slot"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"github.com/kubeslot/kubeslot/types/slot"
+)
 
 // Pod identifies a pod. Two pods of one name, one after the other, have
 // different UIDs.
@@ -8,8 +14,18 @@ type Pod struct {
 	Namespace, Name, UID string
 }
 
+// PodOf returns the pod of a container or of a sandbox, by its labels.
+func PodOf(labels map[string]string) Pod {
+	return Pod{kubelettypes.GetPodNamespace(labels), kubelettypes.GetPodName(labels), kubelettypes.GetPodUID(labels)}
+}
+
 // String returns namespace/name.
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Reference is the pod as the object of an Event.
+func (p Pod) Reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
+}
 
 // user is a container and the slots that it uses. Its id is "" while it is
 // being created.
