@@ -24,12 +24,13 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -53,7 +54,7 @@ type Config struct {
 	Client         clientset.Interface
 	Configurations akriinformers.ConfigurationInformer
 	// Claims and Pods are those of this node; Nodes is this node.
-	Claims informers.SlotClaimInformer
+	Claims kubeslotinformers.SlotClaimInformer
 	Pods   coreinformers.PodInformer
 	Nodes  coreinformers.NodeInformer
 	// Namespaces is asked where a Configuration selects namespaces by labels.
@@ -241,11 +242,11 @@ func ask(c chan<- struct{}) {
 // again when it vanishes, and when it could not be made before: without a
 // Configuration, or while the Node object was away, which takes its claims along.
 func (c *Claims) follow() error {
-	_, err := c.config.Claims.Informer().AddEventHandler(handler(c.Saw))
+	_, err := c.config.Claims.Informer().AddEventHandler(informers.Each(func(claim *v1alpha1.SlotClaim, _ bool) { c.Saw(claim) }))
 	if err != nil {
 		return err
 	}
-	_, err = c.config.Configurations.Informer().AddEventHandler(handler(func(changed *akriv0.Configuration) {
+	_, err = c.config.Configurations.Informer().AddEventHandler(informers.Each(func(changed *akriv0.Configuration, _ bool) {
 		for _, name := range c.containers.slots() {
 			if configuration, _ := slot.SplitInstance(name.Instance); configuration == changed.Name {
 				c.queue.Add(name)
@@ -256,7 +257,7 @@ func (c *Claims) follow() error {
 		return err
 	}
 	known := types.UID("")
-	_, err = c.config.Nodes.Informer().AddEventHandler(handler(func(node *corev1.Node) {
+	_, err = c.config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, _ bool) {
 		if node.Name == c.config.Node && node.UID != known {
 			known = node.UID
 			c.enqueue(c.containers.slots())
@@ -281,19 +282,6 @@ func (c *Claims) Saw(claim *v1alpha1.SlotClaim) {
 	c.queue.Add(name)
 	c.checkpointSoon()
 	c.noteHeld()
-}
-
-// handler calls f with each object that is new, changed or gone.
-func handler[T any](f func(*T)) cache.ResourceEventHandler {
-	seen := func(obj any) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		if o, ok := obj.(*T); ok {
-			f(o)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, obj any) { seen(obj) }, DeleteFunc: seen}
 }
 
 func (c *Claims) enqueue(names []slot.Name) {

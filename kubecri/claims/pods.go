@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -31,21 +32,7 @@ func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 	if err != nil {
 		return err
 	}
-	_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok && ended(pod) {
-				c.podGone(pod)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = last.Obj
-			}
-			if pod, ok := obj.(*corev1.Pod); ok {
-				c.podGone(pod)
-			}
-		},
-	})
+	_, err = pods.AddEventHandler(informers.EachPodOver(c.podGone))
 	return err
 }
 
@@ -80,7 +67,7 @@ func (c *Claims) entitlements(name slot.Name) []Use {
 
 // assigned returns the slots that a pod is to use here, none once it has ended.
 func assigned(pod *corev1.Pod, node string) map[slot.Name]Use {
-	if ended(pod) {
+	if informers.PodEnded(pod) {
 		return nil
 	}
 	return slotsAssigned(pod, node)
@@ -100,8 +87,4 @@ func slotsAssigned(pod *corev1.Pod, node string) map[slot.Name]Use {
 		}
 	}
 	return slots
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

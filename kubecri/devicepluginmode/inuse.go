@@ -10,12 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -110,7 +110,7 @@ func (p *Plugins) requested() map[string]int64 {
 	pods, _ := p.Pods.Lister().List(labels.Everything()) // from memory
 	sum := map[string]int64{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName != p.Node || ended(pod) {
+		if pod.Spec.NodeName != p.Node || informers.PodEnded(pod) {
 			continue
 		}
 		for name, n := range requests(pod) {
@@ -131,10 +131,6 @@ func requests(pod *corev1.Pod) map[string]int64 {
 	return amounts
 }
 
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // releasable reports whether this node holds slots of the Configuration that nobody is known to use.
 func (p *Plugins) releasable(configuration string) bool {
 	return slices.ContainsFunc(p.holds(""), func(h held) bool {
@@ -145,21 +141,10 @@ func (p *Plugins) releasable(configuration string) bool {
 
 // followPods asks for a relist when a pod that had slots is over.
 func (p *Plugins) followPods() error {
-	over := func(obj any) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		if pod, ok := obj.(*corev1.Pod); ok && len(requests(pod)) > 0 {
+	_, err := p.Pods.Informer().AddEventHandler(informers.EachPodOver(func(pod *corev1.Pod) {
+		if len(requests(pod)) > 0 {
 			p.claims.Resync()
 		}
-	}
-	_, err := p.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok && ended(pod) {
-				over(pod)
-			}
-		},
-		DeleteFunc: over,
-	})
+	}))
 	return err
 }

@@ -20,13 +20,14 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -41,8 +42,8 @@ type Config struct {
 	// Configurations are those of all namespaces; Slices, Claims, Pods and Nodes those of
 	// this node. Whoever made the informers starts them, after New.
 	Configurations akriinformers.ConfigurationInformer
-	Slices         informers.DeviceSliceInformer
-	Claims         informers.SlotClaimInformer
+	Slices         kubeslotinformers.DeviceSliceInformer
+	Claims         kubeslotinformers.SlotClaimInformer
 	Pods           coreinformers.PodInformer
 	Nodes          coreinformers.NodeInformer
 	// Devices returns the devices that the node sees, by Instance, and what is closed when
@@ -135,9 +136,8 @@ func New(config Config) (*Plugins, error) {
 	if err != nil {
 		return nil, fmt.Errorf("devicepluginmode: %w", err)
 	}
-	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
-		if _, err := informer.AddEventHandler(resyncs); err != nil {
+		if _, err := informer.AddEventHandler(informers.OnChange(p.resync)); err != nil {
 			return nil, fmt.Errorf("devicepluginmode: %w", err)
 		}
 	}
