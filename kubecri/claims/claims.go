@@ -57,7 +57,7 @@ type Config struct {
 	Claims kubeslotinformers.SlotClaimInformer
 	Pods   coreinformers.PodInformer
 	Nodes  coreinformers.NodeInformer
-	// Namespaces is asked where a Configuration selects namespaces by labels.
+	// Namespaces is asked where a Configuration selects namespaces by labels, unless Kubelet is set.
 	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
@@ -138,7 +138,8 @@ func New(config Config) (*Claims, error) {
 	switch {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
-	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil, config.Namespaces == nil, config.Runtime == nil, config.Events == nil:
+	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil,
+		config.Namespaces == nil && config.Kubelet == nil, config.Runtime == nil, config.Events == nil:
 		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
 	case config.Checkpoint != "" && config.Device == nil:
 		return nil, errors.New("claims: a checkpoint needs to know the devices")

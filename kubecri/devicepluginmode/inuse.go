@@ -43,7 +43,7 @@ func (p *Plugins) ask(ctx context.Context) (again time.Duration, err error) {
 		return 0, nil
 	}
 	all := p.holds("")
-	now := p.now()
+	now := p.Clock.Now()
 	p.asks.since(all, now)
 	release, again := decideRelease(all, p.requested(), now)
 	freed := p.asks.release(release)

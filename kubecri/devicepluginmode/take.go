@@ -170,7 +170,7 @@ func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, w
 
 // claim makes the slots this node's. It returns those that it wrote, also with an error.
 func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {
-	p.asks.asked(grants, p.now())
+	p.asks.asked(grants, p.Clock.Now())
 	level := v1alpha1.ConfigurationLevel
 	if k.instance != "" {
 		level = v1alpha1.InstanceLevel

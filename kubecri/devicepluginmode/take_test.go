@@ -94,7 +94,7 @@ func TestAskedForSinceTheDecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	decided := r.holds("")
-	r.asks.since(decided, r.now())
+	r.asks.since(decided, r.Clock.Now())
 	r.asks.release(decided)
 	if len(decided) != 1 || r.asks.keeps(decided[0].slot) {
 		t.Fatalf("of %v none is to be released", decided)
