@@ -63,13 +63,13 @@ func (p *Plugins) showPods(ctx context.Context, all []held, listed listing) erro
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	wrong := slices.DeleteFunc(all, func(h held) bool {
-		pods := listed[h.resource][h.use.Holder]
-		return h.claim == nil || len(pods) != 1 || h.claim.Annotations[v1alpha1.PodAnnotation] == pods[0].String()
+		pods := listed[h.resource][h.Holder]
+		return h.Claim == nil || len(pods) != 1 || h.Claim.Annotations[v1alpha1.PodAnnotation] == pods[0].String()
 	})
 	errs := make([]error, len(wrong))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(wrong), func(i int) {
 		h := wrong[i]
-		errs[i] = p.claims.Annotate(ctx, h.claim, listed[h.resource][h.use.Holder][0].String())
+		errs[i] = p.claims.Annotate(ctx, h.Claim, listed[h.resource][h.Holder][0].String())
 	})
 	return errors.Join(errs...)
 }
@@ -134,8 +134,8 @@ func requests(pod *corev1.Pod) map[string]int64 {
 // releasable reports whether this node holds slots of the Configuration that nobody is known to use.
 func (p *Plugins) releasable(configuration string) bool {
 	return slices.ContainsFunc(p.holds(""), func(h held) bool {
-		c, _ := slot.SplitInstance(h.slot.Instance)
-		return c == configuration && !h.inUse
+		c, _ := slot.SplitInstance(h.Slot.Instance)
+		return c == configuration && !h.Used
 	})
 }
 

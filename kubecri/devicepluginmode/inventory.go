@@ -74,8 +74,9 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		s.devices[d.Instance()] = is && !d.Unschedulable && !heldByDRA(c, d.Instance())
 		s.onlyHere[d.Instance()] = !d.Shared
 	}
-	for configuration, instances := range p.heldInstances() {
-		maps.Copy(of(configuration).held, instances)
+	for _, h := range p.holds("") {
+		configuration, _ := slot.SplitInstance(h.Slot.Instance)
+		of(configuration).held[h.Slot.Instance] = true
 	}
 	// Of two that ask for one resource there is one plugin, also while slots of both are held.
 	for name, s := range inv {

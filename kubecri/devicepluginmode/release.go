@@ -7,7 +7,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // settling is how long after it was asked for an id may be unknown to pod-resources: the
@@ -22,13 +21,10 @@ type podName struct{ namespace, name string }
 
 func (p podName) String() string { return p.namespace + "/" + p.name }
 
-// held is a slot that this node holds.
+// held is a slot that this node holds. It is Used also by what pod-resources lists.
 type held struct {
-	slot     slot.Name
-	use      claims.Use
-	claim    *v1alpha1.SlotClaim // nil for none
+	claims.Holding
 	resource string
-	inUse    bool      // by pod-resources or a container
 	asked    time.Time // when the kubelet last asked for the id; zero: never, or it was refused
 }
 
@@ -57,7 +53,7 @@ func decideRelease(all []held, requested map[string]int64, now time.Time) (relea
 	}
 	var idle []held
 	for _, h := range all {
-		if h.inUse {
+		if h.Used {
 			open[h.resource]--
 		} else {
 			idle = append(idle, h)

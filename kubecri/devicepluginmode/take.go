@@ -227,7 +227,7 @@ func (p *Plugins) hold(ctx context.Context, g deviceids.Grant, level v1alpha1.Le
 }
 
 func (p *Plugins) heldAs(name slot.Name, use claims.Use) bool {
-	return slices.ContainsFunc(p.holds(name.Instance), func(h held) bool { return h.slot == name && h.use == use })
+	return slices.ContainsFunc(p.holds(name.Instance), func(h held) bool { return h.Slot == name && h.Use == use })
 }
 
 func instancesOf(grants []deviceids.Grant) []string {
