@@ -11,6 +11,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -117,6 +118,14 @@ func (k key) name() string {
 		return k.instance
 	}
 	return k.configuration
+}
+
+// level is that of claims for the plugin's ids.
+func (k key) level() v1alpha1.Level {
+	if k.instance != "" {
+		return v1alpha1.InstanceLevel
+	}
+	return v1alpha1.ConfigurationLevel
 }
 
 // keys are those of the plugins that there are to be.

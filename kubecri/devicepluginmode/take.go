@@ -1,6 +1,7 @@
 package devicepluginmode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,12 +124,12 @@ func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resou
 		return nil, nil, err
 	}
 	p.asks.choose(grants) // before it is known that the devices are there: see Agent.state
-	answer, err := p.answer(ctx, k, r.Level(), grants)
+	answer, err := p.answer(ctx, k, grants)
 	return &taken{grants, answer}, ids, err
 }
 
 // answer is what a container gets for the grants.
-func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grants []deviceids.Grant) (*pluginapi.ContainerAllocateResponse, error) {
+func (p *Plugins) answer(ctx context.Context, k key, grants []deviceids.Grant) (*pluginapi.ContainerAllocateResponse, error) {
 	devices := map[string]discovery.Device{}
 	var all []inject.Grant
 	for _, g := range grants {
@@ -144,7 +145,7 @@ func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grant
 		if p.CDI != nil {
 			grant.CDI = p.CDI(ctx, g.Slot.Instance, device)
 		}
-		if level == v1alpha1.ConfigurationLevel {
+		if k.level() == v1alpha1.ConfigurationLevel {
 			grant.Holder = g.ID
 		}
 		all = append(all, grant)
@@ -171,14 +172,10 @@ func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, w
 // claim makes the slots this node's. It returns those that it wrote, also with an error.
 func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {
 	p.asks.asked(grants, p.Clock.Now())
-	level := v1alpha1.ConfigurationLevel
-	if k.instance != "" {
-		level = v1alpha1.InstanceLevel
-	}
 	made, errs := make([]bool, len(grants)), make([]error, len(grants))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(grants), func(i int) {
 		errs[i] = p.untilDecided(ctx, func() (err error) {
-			made[i], err = p.hold(ctx, grants[i], level)
+			made[i], err = p.hold(ctx, grants[i], k.level())
 			return err
 		})
 	})
@@ -186,19 +183,14 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 		if made[i] {
 			wrote = append(wrote, g.Slot)
 		}
+		p.slotsChanged(k.configuration, g.Slot.Instance)
 	}
-	for _, name := range instancesOf(grants) {
-		p.slotsChanged(k.configuration, name)
+	for _, err := range errs { // a failure that is no conflict will not pass
+		if err != nil && !errors.As(err, &conflict{}) {
+			return wrote, err
+		}
 	}
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-	if i < 0 {
-		return wrote, nil
-	}
-	// A failure that is no conflict will not pass.
-	if j := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.As(err, &conflict{}) }); j >= 0 {
-		i = j
-	}
-	return wrote, errs[i]
+	return wrote, cmp.Or(errs...)
 }
 
 // hold makes one slot this node's, or returns a conflict; made says that it was not before.
@@ -228,16 +220,6 @@ func (p *Plugins) hold(ctx context.Context, g deviceids.Grant, level v1alpha1.Le
 
 func (p *Plugins) heldAs(name slot.Name, use claims.Use) bool {
 	return slices.ContainsFunc(p.holds(name.Instance), func(h held) bool { return h.Slot == name && h.Use == use })
-}
-
-func instancesOf(grants []deviceids.Grant) []string {
-	var names []string
-	for _, g := range grants {
-		if !slices.Contains(names, g.Slot.Instance) {
-			names = append(names, g.Slot.Instance)
-		}
-	}
-	return names
 }
 
 // untilDecided calls write until the API server has done or refused it, or ctx ends. It

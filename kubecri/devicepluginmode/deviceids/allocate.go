@@ -14,7 +14,7 @@ import (
 func (in *Instance) Map(ids []string) ([]Grant, error) {
 	grants := make([]Grant, 0, len(ids))
 	for _, id := range ids {
-		if name, ok := in.held(in.Level(), id); ok {
+		if name, ok := in.held(id); ok {
 			grants = append(grants, Grant{ID: id, Slot: name, Held: true})
 			continue
 		}

@@ -41,8 +41,6 @@ type Resource interface {
 	// Map returns the slot of each id of one container, in the ids' order, or why it
 	// cannot have them all.
 	Map(ids []string) ([]Grant, error)
-	// Level is that of claims for the resource's ids.
-	Level() v1alpha1.Level
 }
 
 var (
@@ -103,12 +101,6 @@ type Hold struct {
 	ID    string // of the kubelet's device
 	Level v1alpha1.Level
 }
-
-// Level implements Resource.
-func (*Configuration) Level() v1alpha1.Level { return v1alpha1.ConfigurationLevel }
-
-// Level implements Resource.
-func (*Instance) Level() v1alpha1.Level { return v1alpha1.InstanceLevel }
 
 func (in *Instance) slot(index int) slot.Name { return slot.Name{Instance: in.Name, Index: index} }
 
@@ -174,10 +166,10 @@ func (in *Instance) highest() (slot.Name, bool) {
 	return slot.Name{}, false
 }
 
-// held returns the slot that this node holds at the level by the id.
-func (in *Instance) held(level v1alpha1.Level, id string) (slot.Name, bool) {
+// held returns the slot that this node holds by the instance-level id.
+func (in *Instance) held(id string) (slot.Name, bool) {
 	for _, h := range in.Holds {
-		if h.Level == level && h.ID == id {
+		if h.Level == v1alpha1.InstanceLevel && h.ID == id {
 			return in.slot(h.Index), true
 		}
 	}

@@ -145,7 +145,7 @@ func (s *scenario) do(command string, args []string) string {
 			}
 			text += "\n"
 			u := slot.Usage{Node: args[0]}
-			if r.Level() == v1alpha1.ConfigurationLevel {
+			if _, configured := r.(*Configuration); configured {
 				u.Holder = g.ID
 			}
 			s.usage[g.Slot] = u
