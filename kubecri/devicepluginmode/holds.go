@@ -166,14 +166,15 @@ func (p *Plugins) Held() (instances map[string]bool, known bool) {
 	return held, true
 }
 
-// instance makes the Instance for a decision, of what is known of its device. onlyHere is set where no
-// other node can have it.
-func (p *Plugins) instance(name string, capacity int, usable, onlyHere bool) *deviceids.Instance {
+// instance makes the Instance for a decision, of what is known of its device.
+func (p *Plugins) instance(name string, capacity int, usable bool) *deviceids.Instance {
 	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
 	for _, h := range p.holds(name) {
 		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
+	device, seen := p.seenDevice(name)
+	onlyHere := seen && claims.OnlyHere(p.Node, name, device)
 	for _, c := range p.others(name) {
 		if s, err := c.Slot(); err == nil && (!onlyHere || c.Spec.NodeName == p.Node) {
 			in.Others[s.Index] = whose(c)

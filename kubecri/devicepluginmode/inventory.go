@@ -28,10 +28,6 @@ type served struct {
 	taken bool
 	// devices says, by Instance, of those that the node sees whether slots are given.
 	devices map[string]bool
-	// onlyHere are those of them that are not shared: their Instances' hashes are made of this
-	// node's name, so that another node's claim of their slots counts for nobody, and only
-	// keeps the name taken.
-	onlyHere map[string]bool
 	// held are the Instances of which this node holds slots.
 	held map[string]bool
 }
@@ -53,7 +49,7 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	of := func(name string) *served {
 		s := inv[name]
 		if s == nil {
-			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, onlyHere: map[string]bool{}, held: map[string]bool{}}
+			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, held: map[string]bool{}}
 			s.refused = s.configuration != nil && s.configuration.Spec.Unique() == v0.UniquePerPod
 			inv[name] = s
 		}
@@ -73,7 +69,6 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		_, is := seen[d.Instance()]
 		s := of(c.Name)
 		s.devices[d.Instance()] = is && !d.Unschedulable && !heldByDRA(c, d.Instance())
-		s.onlyHere[d.Instance()] = !d.Shared
 	}
 	for _, h := range p.holds("") {
 		configuration, _ := slot.SplitInstance(h.Slot.Instance)
@@ -155,7 +150,7 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 	}
 	listed := p.claimsListed(k.configuration) // before that nobody knows what is free
 	if k.instance != "" {
-		return p.instance(k.instance, s.capacity(k.instance), s.devices[k.instance] && listed, s.onlyHere[k.instance])
+		return p.instance(k.instance, s.capacity(k.instance), s.devices[k.instance] && listed)
 	}
 	c := &deviceids.Configuration{Name: k.configuration, Unique: v0.UniquePerContainer}
 	if s.configuration != nil {
@@ -163,7 +158,7 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 	}
 	for _, name := range s.instances() {
 		usable := s.devices[name] && !s.refused && listed
-		c.Instances = append(c.Instances, p.instance(name, s.capacity(name), usable, s.onlyHere[name]))
+		c.Instances = append(c.Instances, p.instance(name, s.capacity(name), usable))
 	}
 	return c
 }
