@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
@@ -90,10 +91,10 @@ func (p *Plugins) readPodResources(ctx context.Context) (listing, error) {
 					continue
 				}
 				if all[d.ResourceName] == nil {
-					all[d.ResourceName] = map[string][]podName{}
+					all[d.ResourceName] = map[string][]types.NamespacedName{}
 				}
 				for _, id := range d.DeviceIds {
-					who := podName{pod.Namespace, pod.Name}
+					who := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 					if !slices.Contains(all[d.ResourceName][id], who) {
 						all[d.ResourceName][id] = append(all[d.ResourceName][id], who)
 					}

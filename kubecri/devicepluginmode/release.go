@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -13,13 +15,8 @@ import (
 // kubelet lists it once it has our answer.
 const settling = 2 * time.Second
 
-// listing is what pod-resources lists: the pods that have an id, by resource and id.
-type listing map[string]map[string][]podName
-
-// podName is a pod as pod-resources names it, which has no UIDs.
-type podName struct{ namespace, name string }
-
-func (p podName) String() string { return p.namespace + "/" + p.name }
+// listing is what pod-resources lists: the pods that have an id, by resource and id. It has no UIDs.
+type listing map[string]map[string][]types.NamespacedName
 
 // held is a slot that this node holds. It is Used also by what pod-resources lists.
 type held struct {
