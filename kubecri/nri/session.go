@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -22,6 +23,8 @@ const (
 	// for the stub, which may be stuck in its start when the runtime went in the
 	// middle of that.
 	endTimeout = 300 * time.Millisecond
+	// endPoll is how often it is looked for that word.
+	endPoll = 5 * time.Millisecond
 )
 
 // session is one connection. Its methods, see requests.go, are called by the stub.
@@ -83,11 +86,9 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 		case <-watched.ended:
 		case <-stopping.Done():
 			s.answering.Lock() // and never unlocked: who comes now finds no plugin
-			select {
-			case <-s.whenCreated(): // so the last answer has arrived
-			case <-watched.ended:
-			case <-time.After(endTimeout):
-			}
+			_ = wait.PollUntilContextTimeout(ctx, endPoll, endTimeout, true, func(context.Context) (bool, error) {
+				return s.allCreated(), nil // so the last answer has arrived
+			})
 		}
 	}
 	p.ended(s)
