@@ -15,21 +15,13 @@ type candidate struct {
 	instance *Instance // nil for an id that may stand for any
 	index    int       // of the slot, where the id says it
 	held     bool      // by this node, by this id: left over from a pod that is gone
+	turn     int       // how many ids before it are of its Instance
 }
 
 // Prefer implements Resource: free slots from the lowest index, then those that are left
 // over from pods that are gone.
 func (in *Instance) Prefer(available, included []string, size int) ([]string, error) {
-	var all []candidate
-	var refused []error
-	for _, id := range without(available, included) {
-		grants, err := in.Map([]string{id})
-		if err != nil {
-			refused = append(refused, err)
-			continue
-		}
-		all = append(all, candidate{id: id, instance: in, index: grants[0].Slot.Index, held: grants[0].Held})
-	}
+	all, refused := candidates(in, func(string) *Instance { return in }, without(available, included))
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.index, b.index))
 	})
@@ -42,50 +34,46 @@ func (c *Configuration) Prefer(available, included []string, size int) ([]string
 	if c.Unique == v0.UniquePerContainer {
 		return c.preferDistinct(available, included, size)
 	}
-	var all []candidate
-	var refused []error
-	for _, id := range without(available, included) {
-		grants, err := c.Map([]string{id})
-		if err != nil {
-			refused = append(refused, err)
-			continue
-		}
-		name := grants[0].Slot
-		all = append(all, candidate{id: id, instance: c.instance(name.Instance), index: name.Index, held: grants[0].Held})
-	}
+	all, refused := candidates(c, c.instance, without(available, included))
 	// The Instance with the most free slots first, and of it the highest index.
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(b.instance.freeSlots(), a.instance.freeSlots()),
 			cmp.Compare(a.instance.Name, b.instance.Name), cmp.Compare(b.index, a.index))
 	})
-	return first(included, c.spread(all, included), size, refused)
+	c.spread(all, included)
+	return first(included, all, size, refused)
+}
+
+// candidates are those of the ids whose slots can be given, and why those of others cannot.
+func candidates(r Resource, instance func(name string) *Instance, ids []string) (all []candidate, refused []error) {
+	for _, id := range ids {
+		grants, err := r.Map([]string{id})
+		if err != nil {
+			refused = append(refused, err)
+			continue
+		}
+		name := grants[0].Slot
+		all = append(all, candidate{id: id, instance: instance(name.Instance), index: name.Index, held: grants[0].Held})
+	}
+	return all, refused
 }
 
 // spread orders the candidates so that each Instance has its turn before any has a second
 // one. Candidates of equal turn stay in their order.
-func (c *Configuration) spread(all []candidate, included []string) []candidate {
+func (c *Configuration) spread(all []candidate, included []string) {
 	turns := map[*Instance]int{}
 	for _, id := range included {
 		if in, _, ok := c.held(id); ok {
 			turns[in]++
 		}
 	}
-	type turn struct {
-		candidate
-		n int
+	for i := range all {
+		all[i].turn = turns[all[i].instance]
+		turns[all[i].instance]++
 	}
-	inTurn := make([]turn, len(all))
-	for i, cand := range all {
-		inTurn[i] = turn{cand, turns[cand.instance]}
-		turns[cand.instance]++
-	}
-	slices.SortStableFunc(inTurn, func(a, b turn) int {
-		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.n, b.n))
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.turn, b.turn))
 	})
-	for i := range inTurn {
-		all[i] = inTurn[i].candidate
-	}
-	return all
 }
 
 // preferDistinct takes as many ids that stand for no slot yet as there are Instances for
