@@ -176,9 +176,6 @@ func New(config Config) (*Claims, error) {
 	if c.saved.since.IsZero() {
 		c.saved.since = config.Clock.Now().Round(0)
 	}
-	if err := config.Claims.Informer().AddIndexers(ByInstance); err != nil {
-		return nil, fmt.Errorf("claims: %w", err)
-	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
@@ -243,31 +240,24 @@ func ask(c chan<- struct{}) {
 // again when it vanishes, and when it could not be made before: without a
 // Configuration, or while the Node object was away, which takes its claims along.
 func (c *Claims) follow() error {
-	_, err := c.config.Claims.Informer().AddEventHandler(informers.Each(func(claim *v1alpha1.SlotClaim, _ bool) { c.Saw(claim) }))
-	if err != nil {
-		return err
-	}
-	_, err = c.config.Configurations.Informer().AddEventHandler(informers.Each(func(changed *akriv0.Configuration, _ bool) {
+	indexErr := c.config.Claims.Informer().AddIndexers(ByInstance)
+	_, claimsErr := c.config.Claims.Informer().AddEventHandler(
+		informers.Each(func(claim *v1alpha1.SlotClaim, _ bool) { c.Saw(claim) }))
+	_, configurationsErr := c.config.Configurations.Informer().AddEventHandler(informers.Each(func(changed *akriv0.Configuration, _ bool) {
 		for _, name := range c.containers.slots() {
 			if configuration, _ := slot.SplitInstance(name.Instance); configuration == changed.Name {
 				c.queue.Add(name)
 			}
 		}
 	}))
-	if err != nil {
-		return err
-	}
 	known := types.UID("")
-	_, err = c.config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, _ bool) {
+	_, nodesErr := c.config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, _ bool) {
 		if node.Name == c.config.Node && node.UID != known {
 			known = node.UID
 			c.enqueue(c.containers.slots())
 		}
 	}))
-	if err != nil {
-		return err
-	}
-	return c.followPods(c.config.Pods.Informer())
+	return errors.Join(indexErr, claimsErr, configurationsErr, nodesErr, c.followPods(c.config.Pods.Informer()))
 }
 
 // Saw is called with each claim that the informer has begun or ceased to show, or has changed.

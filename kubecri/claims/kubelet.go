@@ -185,20 +185,17 @@ func (c *containers) usedAs(name slot.Name, as Use) bool {
 func (c *containers) usesOf(instance string) map[slot.Name]Use {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	of := map[string]map[slot.Name]bool{instance: c.byInstance[instance]}
+	if instance == "" {
+		of = c.byInstance
+	}
 	uses := map[slot.Name]Use{}
-	add := func(names map[slot.Name]bool) {
+	for _, names := range of {
 		for name := range names {
 			for u := range c.bySlot[name] {
 				uses[name] = u.slots[name]
 			}
 		}
-	}
-	if instance != "" {
-		add(c.byInstance[instance])
-		return uses
-	}
-	for _, names := range c.byInstance {
-		add(names)
 	}
 	return uses
 }
