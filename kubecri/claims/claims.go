@@ -138,8 +138,8 @@ func New(config Config) (*Claims, error) {
 	switch {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
-	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil,
-		config.Namespaces == nil && config.Kubelet == nil, config.Runtime == nil, config.Events == nil:
+	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil,
+		config.Pods == nil, config.Namespaces == nil && config.Kubelet == nil, config.Runtime == nil, config.Events == nil:
 		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
 	case config.Checkpoint != "" && config.Device == nil:
 		return nil, errors.New("claims: a checkpoint needs to know the devices")
@@ -243,13 +243,14 @@ func (c *Claims) follow() error {
 	indexErr := c.config.Claims.Informer().AddIndexers(ByInstance)
 	_, claimsErr := c.config.Claims.Informer().AddEventHandler(
 		informers.Each(func(claim *v1alpha1.SlotClaim, _ bool) { c.Saw(claim) }))
-	_, configurationsErr := c.config.Configurations.Informer().AddEventHandler(informers.Each(func(changed *akriv0.Configuration, _ bool) {
+	ofConfiguration := func(changed *akriv0.Configuration, _ bool) {
 		for _, name := range c.containers.slots() {
 			if configuration, _ := slot.SplitInstance(name.Instance); configuration == changed.Name {
 				c.queue.Add(name)
 			}
 		}
-	}))
+	}
+	_, configurationsErr := c.config.Configurations.Informer().AddEventHandler(informers.Each(ofConfiguration))
 	known := types.UID("")
 	_, nodesErr := c.config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, _ bool) {
 		if node.Name == c.config.Node && node.UID != known {

@@ -76,6 +76,7 @@ func (c *Claims) Drain(ctx context.Context) {
 	err := wait.PollUntilContextCancel(ctx, drainPoll, true,
 		func(context.Context) (bool, error) { return c.containers.pending() == 0, nil })
 	if n := c.containers.pending(); err != nil && n > 0 {
-		klog.FromContext(ctx).Info("Ending with claims that are not released yet: the next start releases them after the grace period", "slots", n)
+		klog.FromContext(ctx).Info("Ending with claims that are not released yet: the next start releases them "+
+			"after the grace period", "slots", n)
 	}
 }

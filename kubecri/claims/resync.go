@@ -65,12 +65,6 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	}
 }
 
-func (c *Claims) setResyncError(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resyncError = err
-}
-
 // ResyncError returns why the runtime's containers could not be listed when last tried;
 // nil when they were, or have not been asked for yet.
 func (c *Claims) ResyncError() error {
@@ -92,7 +86,9 @@ func (c *Claims) resync(ctx context.Context) (again time.Duration, err error) {
 		again, err = c.config.Kubelet.Ask(ctx)
 	}
 	c.config.Metrics.Resynced(err)
-	c.setResyncError(err)
+	c.mu.Lock()
+	c.resyncError = err
+	c.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}

@@ -24,7 +24,8 @@ func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Reference is the pod as the object of an Event.
 func (p Pod) Reference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}
+	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name,
+		UID: types.UID(p.UID)}
 }
 
 // user is a container and the slots that it uses. Its id is "" while it is

@@ -129,7 +129,8 @@ func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resou
 }
 
 // answer is what a container gets for the grants.
-func (p *Plugins) answer(ctx context.Context, k key, grants []deviceids.Grant) (*pluginapi.ContainerAllocateResponse, error) {
+func (p *Plugins) answer(ctx context.Context, k key, grants []deviceids.Grant,
+) (*pluginapi.ContainerAllocateResponse, error) {
 	devices := map[string]discovery.Device{}
 	var all []inject.Grant
 	for _, g := range grants {

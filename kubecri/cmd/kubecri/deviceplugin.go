@@ -110,8 +110,9 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return err
 	}
 	config := devicepluginmode.Config{
-		Config: claims.Config{Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Claims: cluster.Claims,
-			Pods: cluster.Pods, Nodes: cluster.Nodes, Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
+		Config: claims.Config{Node: o.nodeName, Client: cluster.client,
+			Configurations: cluster.Configurations, Claims: cluster.Claims, Pods: cluster.Pods, Nodes: cluster.Nodes,
+			Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
 			Checkpoint: filepath.Join(o.stateDir, checkpointFile), Metrics: numbers, Tracer: tracer,
 			HeldChanged: discoverer.HeldChanged, Believable: cluster.believable},
 		Slices: cluster.Slices, Devices: discoverer.Devices,
