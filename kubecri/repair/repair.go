@@ -26,6 +26,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
@@ -206,7 +207,8 @@ func (r *Repairer) handle(ctx context.Context, c *runtimeapi.Container, lack Lac
 // leaves reports whether all Configurations of what is lacking leave such containers alone.
 func (r *Repairer) leaves(lack Lack) (leave, known bool) {
 	leave = len(lack.Slots) > 0 && len(lack.Plugins) == 0
-	for _, name := range lack.Configurations() {
+	for _, g := range lack.Slots {
+		name, _ := slot.SplitInstance(g.Slot.Instance)
 		c, known := r.config.Configuration(name)
 		if !known {
 			return false, false
