@@ -296,12 +296,3 @@ func (p *Plugins) recordRefused(inv inventory) {
 			p.Node, assignment.ResourcePrefix, name)
 	}
 }
-
-func isDone(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}

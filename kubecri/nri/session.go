@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 	// Register and configure, then serve.
 	select {
 	case err := <-ended:
-		return 0, orEnded(err)
+		return 0, cmp.Or(err, errEnded)
 	case <-watched.ended:
 	case <-stopping.Done():
 	case <-time.After(registerTimeout):
@@ -82,7 +83,7 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 		klog.FromContext(ctx).V(2).Info("Configured", "requestTimeout", plugin.RequestTimeout(), "runtimeNRI", plugin.RuntimeNRIVersion())
 		select {
 		case err := <-ended:
-			return 0, orEnded(err)
+			return 0, cmp.Or(err, errEnded)
 		case <-watched.ended:
 		case <-stopping.Done():
 			s.answering.Lock() // and never unlocked: who comes now finds no plugin
@@ -102,13 +103,6 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 }
 
 var errEnded = errors.New("the runtime ended the connection")
-
-func orEnded(err error) error {
-	if err == nil {
-		return errEnded
-	}
-	return err
-}
 
 // Configure is called when the runtime has registered the plugin.
 func (s *session) Configure(ctx context.Context, _, runtime, release string) (api.EventMask, error) {
