@@ -141,7 +141,7 @@ func (inv inventory) keys(instances bool) map[key]bool {
 
 // resource makes what a decision about the plugin's ids is made of; nil when there is
 // nothing of it any more.
-func (p *Plugins) resource(k key) deviceids.Resource {
+func (p *Plugins) resource(k key) *deviceids.Resource {
 	p.mu.Lock()
 	s := p.inventory[k.configuration]
 	p.mu.Unlock()
@@ -149,18 +149,18 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 		return nil
 	}
 	listed := p.claimsListed(k.configuration) // before that nobody knows what is free
-	if k.instance != "" {
-		return p.instance(k.instance, s.capacity(k.instance), s.devices[k.instance] && listed)
+	r := &deviceids.Resource{Name: k.name(), Level: k.level()}
+	instances, usable := []string{k.instance}, listed
+	if k.instance == "" {
+		instances, usable, r.Unique = s.instances(), listed && !s.refused, v0.UniquePerContainer
+		if s.configuration != nil {
+			r.Unique = s.configuration.Spec.Unique()
+		}
 	}
-	c := &deviceids.Configuration{Name: k.configuration, Unique: v0.UniquePerContainer}
-	if s.configuration != nil {
-		c.Unique = s.configuration.Spec.Unique()
+	for _, name := range instances {
+		r.Instances = append(r.Instances, p.instance(name, s.capacity(name), usable && s.devices[name]))
 	}
-	for _, name := range s.instances() {
-		usable := s.devices[name] && !s.refused && listed
-		c.Instances = append(c.Instances, p.instance(name, s.capacity(name), usable))
-	}
-	return c
+	return r
 }
 
 // Served returns the resources that there are plugins of, with what the kubelet was last
