@@ -70,8 +70,6 @@ type Plugins struct {
 	unregistered bool
 	// allocating lets one at a time do so.
 	allocating *semaphore.Weighted
-	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
-	refused map[string]bool
 	// held is what Held said last; nil before it was known.
 	held map[string]bool
 
@@ -95,7 +93,7 @@ func New(config Config) (*Plugins, error) {
 	p := &Plugins{Config: config, asks: newAsks(), met: ownwrites.New[*v1alpha1.SlotClaim](config.Clock),
 		retryEvery: retryEvery,
 		resyncs:    make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: semaphore.NewWeighted(1),
-		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
+		watches: map[string]*claimWatch{}, servers: map[key]*server{}}
 	of := config.Config
 	of.Kubelet, of.Device = &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps}, p.seenDevice
 	of.HeldChanged, of.Resync = p.resync, refreshEvery
@@ -209,13 +207,13 @@ func (p *Plugins) syncLoop(ctx context.Context) {
 func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 	inv, changed := p.takeInventory()
 	p.watchThese(ctx, inv)
-	p.recordRefused(inv)
 	if held, known := p.Held(); known && (p.held == nil || !maps.Equal(held, p.held)) {
 		if p.held = held; p.HeldChanged != nil {
 			p.HeldChanged()
 		}
 	}
 	p.mu.Lock()
+	before := p.inventory
 	p.inventory = inv
 	wanted := inv.keys(!p.NoInstances)
 	var end []*server
@@ -238,6 +236,7 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 		}
 	}
 	p.mu.Unlock()
+	p.recordRefused(before, inv)
 	for _, s := range end {
 		s.end(ctx)
 	}
@@ -277,20 +276,14 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 	}
 }
 
-// recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept.
-func (p *Plugins) recordRefused(inv inventory) {
-	there := map[string]bool{}
-	for _, s := range inv {
-		if s.configuration != nil {
-			there[string(s.configuration.UID)] = true
-		}
-	}
-	maps.DeleteFunc(p.refused, func(uid string, _ bool) bool { return !there[uid] })
-	for name, s := range inv {
-		if !s.refused || p.refused[string(s.configuration.UID)] {
+// recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept, when it is
+// refused first.
+func (p *Plugins) recordRefused(before, now inventory) {
+	for name, s := range now {
+		was := before[name]
+		if !s.refused || was != nil && was.refused && was.configuration.UID == s.configuration.UID {
 			continue
 		}
-		p.refused[string(s.configuration.UID)] = true
 		p.Events.Eventf(s.configuration, corev1.EventTypeWarning, reasonScope,
 			"Node %s gives out slots by device plugins of the kubelet, which does not say which pod they are for, so it cannot keep uniqueScope Pod: it has no %s%s. Use uniqueScope Container or Node, or nodes of another mode.",
 			p.Node, assignment.ResourcePrefix, name)
