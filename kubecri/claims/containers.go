@@ -80,26 +80,17 @@ func (c *containers) failed(u *user, taken []slot.Name) {
 	}
 }
 
-// removeContainer takes out a removed container and returns its slots.
-func (c *containers) removeContainer(id string) []slot.Name {
+// remove takes out the container of the id, which was removed, or those of the sandbox of the id, which was
+// stopped: they cannot start again. It returns their slots.
+func (c *containers) remove(id string) []slot.Name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.remember(id)
-	if u := c.byID[id]; u != nil {
-		return c.free(u)
+	if c.gone != nil {
+		c.gone[id] = true
 	}
-	return nil
-}
-
-// stopSandbox takes out the containers of a stopped sandbox, which cannot start
-// again, and returns their slots.
-func (c *containers) stopSandbox(id string) []slot.Name {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.remember(id)
 	var names []slot.Name
-	for u := range c.users {
-		if u.id != "" && u.sandbox == id {
+	for _, u := range c.byID {
+		if u.id == id || u.sandbox == id {
 			names = append(names, c.free(u)...)
 		}
 	}
@@ -309,12 +300,6 @@ func (c *containers) freeIfUnused(name slot.Name, holder string) bool {
 		c.freed[name] = append(c.freed[name], holder)
 	}
 	return true
-}
-
-func (c *containers) remember(id string) {
-	if c.gone != nil {
-		c.gone[id] = true
-	}
 }
 
 func compareSlots(a, b slot.Name) int {

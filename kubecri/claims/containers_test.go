@@ -73,14 +73,14 @@ func TestWhatIsKnownFollowsTheContainers(t *testing.T) {
 					id := pick("container", slices.Collect(maps.Keys(runtime)))
 					delete(runtime, id)
 					if !behindOurBack {
-						known.removeContainer(id)
+						known.remove(id)
 					}
 				}
 			case "stop":
 				id := pick("stopped", []string{"p0-a", "p1-a", "p2-a"})
 				stopped[id] = true
 				if !behindOurBack {
-					known.stopSandbox(id)
+					known.remove(id)
 				}
 			}
 		}

@@ -36,8 +36,7 @@ func (c *Claims) happened(ctx context.Context, event *runtimeapi.ContainerEventR
 	}
 	switch event.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		c.ContainerRemoved(id)
-		c.SandboxStopped(id)
+		c.enqueue(c.containers.remove(id))
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		if c.containers.has(id) {
 			c.Resync()
