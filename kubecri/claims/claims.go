@@ -195,7 +195,6 @@ func (c *Claims) Run(ctx context.Context) {
 	running.Go(func() { c.eventLoop(ctx) })
 	running.Go(func() { c.checkpointLoop(ctx) })
 	running.Go(func() { c.fenceLoop(ctx) })
-	running.Go(func() { c.recordEarly(ctx) })
 	if !cache.WaitFor(ctx, "", c.config.Claims.Informer().HasSyncedChecker(), c.config.Configurations.Informer().HasSyncedChecker(),
 		c.config.Nodes.Informer().HasSyncedChecker()) {
 		return

@@ -2,7 +2,6 @@ package claims
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,13 +36,8 @@ func (c *Claims) keepEarly(e early) bool {
 	return true
 }
 
-// recordEarly writes the Events that waited, once the runtime has said what runs here.
-func (c *Claims) recordEarly(ctx context.Context) {
-	select {
-	case <-c.known:
-	case <-ctx.Done():
-		return
-	}
+// recordEarly writes the Events that waited, now that the runtime has said what runs here.
+func (c *Claims) recordEarly() {
 	c.mu.Lock()
 	all := c.early
 	c.early = nil

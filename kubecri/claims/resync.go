@@ -116,6 +116,7 @@ func (c *Claims) readContainers(ctx context.Context) error {
 	if !c.isKnown() {
 		klog.FromContext(ctx).Info("Read from the runtime which containers use slots", "containers", len(listed))
 		close(c.known)
+		c.recordEarly()
 	}
 	return nil
 }
