@@ -97,16 +97,6 @@ type Hold struct {
 
 func (in *Instance) slot(index int) slot.Name { return slot.Name{Instance: in.Name, Index: index} }
 
-// hold returns the slot's, nil when this node does not hold it.
-func (in *Instance) hold(index int) *Hold {
-	for i := range in.Holds {
-		if in.Holds[i].Index == index {
-			return &in.Holds[i]
-		}
-	}
-	return nil
-}
-
 // free reports whether the slot can be claimed.
 func (in *Instance) free(index int) bool { return in.taken(index) == "" }
 
@@ -115,10 +105,12 @@ func (in *Instance) taken(index int) string {
 	if why, ok := in.Others[index]; ok {
 		return why
 	}
-	h := in.hold(index)
+	for _, h := range in.Holds {
+		if h.Index == index {
+			return fmt.Sprintf("in use on this node as %s device %s", h.Level, h.ID)
+		}
+	}
 	switch {
-	case h != nil:
-		return fmt.Sprintf("in use on this node as %s device %s", h.Level, h.ID)
 	case !in.Usable:
 		return "of a device that this node does not see, or whose discovery handler does not answer"
 	case index < 0 || index >= in.Capacity:
