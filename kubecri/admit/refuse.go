@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
@@ -29,8 +28,8 @@ const (
 // of our own, which can be found by its reason; the kubelet's are all "Failed". Of
 // the kubelet's retries the recorder makes one event with a count.
 func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.Grant, err error) error {
-	err = bounded(err)
-	logger.Error(err, "Refused to create a container")
+	told := bounded(err.Error())
+	logger.Error(errors.New(told), "Refused to create a container")
 	code, result, reason := codes.Unavailable, metrics.Failed, reasonUnavailable
 	if r := (*claims.Refusal)(nil); errors.As(err, &r) {
 		code, result, reason = codes.FailedPrecondition, metrics.Refused, reasonRefused
@@ -40,7 +39,7 @@ func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.
 	if len(grants) > 0 {
 		devices = "its slots " + strings.Join(slotNames(grants), ", ")
 	}
-	text := fmt.Sprintf("kubecri does not start container %q of pod %s without %s: %s", c.Name, c.Pod, devices, err)
+	text := fmt.Sprintf("kubecri does not start container %q of pod %s without %s: %s", c.Name, c.Pod, devices, told)
 	if a.Events != nil { // which neither waits nor fails
 		a.Events.Event(a.reference(c), corev1.EventTypeWarning, reason, text)
 	}
@@ -51,26 +50,17 @@ func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.
 // of a hundred thousand, and the kubelet asks again and again.
 const maxReason = 2048
 
-// bounded is err with a text that may be told.
-func bounded(err error) error {
-	if text := []rune(err.Error()); len(text) > maxReason {
-		return &tooLong{err, string(text[:maxReason]) + "…"}
+// bounded is the part of a reason that may be told.
+func bounded(reason string) string {
+	if text := []rune(reason); len(text) > maxReason {
+		return string(text[:maxReason]) + "…"
 	}
-	return err
+	return reason
 }
-
-// tooLong is an error of which only a part is told.
-type tooLong struct {
-	error
-	text string
-}
-
-func (t *tooLong) Error() string { return t.text }
-func (t *tooLong) Unwrap() error { return t.error }
 
 // reference is the container as events refer to it.
 func (a *Admitter) reference(c Container) *corev1.ObjectReference {
-	ref := &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: c.Pod.Namespace, Name: c.Pod.Name, UID: types.UID(c.Pod.UID)}
+	ref := c.Pod.Reference()
 	if spec := a.spec(c.PodAnnotations, c.Pod); spec != nil {
 		ref.FieldPath = fieldPath(&spec.Spec, c.Name)
 	}

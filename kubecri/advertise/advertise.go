@@ -31,11 +31,11 @@ const (
 	// Configurations, and is well below the second that a new device may take.
 	debounce = 100 * time.Millisecond
 
-	// DefaultLowerAfter is how long an amount stands after it is no longer needed.
+	// lowerAfter is how long an amount stands after it is no longer needed.
 	// A pod that was bound before is known by then: it is there in milliseconds
 	// while our watch is up, and a watch that broke is tried again within the 30 s
 	// that client-go waits at most between two attempts.
-	DefaultLowerAfter = 30 * time.Second
+	lowerAfter = 30 * time.Second
 )
 
 // Devices says what the device plugins know of the node, as far as they have said so,
@@ -51,7 +51,7 @@ type Reached func(configuration string) (devices int, known bool)
 // are there already are kept beside them. What is returned is the caller's.
 type Labels func() (labels map[string]string, settled bool)
 
-// Config is what an Advertiser needs. All but LowerAfter, Metrics, Devices, Labels, Reached and Clock is
+// Config is what an Advertiser needs. All but Metrics, Devices, Labels, Reached and Clock is
 // required.
 type Config struct {
 	// Node writes what is advertised, and the condition that the node has more than it may advertise.
@@ -68,16 +68,15 @@ type Config struct {
 	// Devices is asked at each look at the node.
 	Devices Devices
 	// Labels is asked at each look at the node.
-	Labels Labels
-	// LowerAfter is DefaultLowerAfter when 0.
-	LowerAfter time.Duration
-	Metrics    *metrics.Metrics
-	Clock      clock.PassiveClock
+	Labels  Labels
+	Metrics *metrics.Metrics
+	Clock   clock.PassiveClock
 }
 
 // Advertiser keeps one node's status and annotation.
 type Advertiser struct {
-	config Config
+	config     Config
+	lowerAfter time.Duration
 	// logged are the resources held beyond what exists, as last logged.
 	logged []held
 	// foreign are resources that device plugins have and others advertise, as last
@@ -93,13 +92,8 @@ type Advertiser struct {
 
 // New returns an Advertiser, which is a part of the Node's writer.
 func New(config Config) (*Advertiser, error) {
-	switch {
-	case config.Node == nil, config.Pods == nil, config.Slices == nil, config.Configurations == nil:
+	if config.Node == nil || config.Pods == nil || config.Slices == nil || config.Configurations == nil {
 		return nil, errors.New("advertiser: the Node's writer and the informers are required")
-	case config.LowerAfter < 0:
-		return nil, errors.New("advertiser: LowerAfter is negative")
-	case config.LowerAfter == 0:
-		config.LowerAfter = DefaultLowerAfter
 	}
 	if config.Reached == nil {
 		config.Reached = func(string) (int, bool) { return 0, false }
@@ -107,7 +101,7 @@ func New(config Config) (*Advertiser, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	a := &Advertiser{config: config}
+	a := &Advertiser{config: config, lowerAfter: lowerAfter}
 	synced, err := a.watch()
 	if err != nil {
 		return nil, fmt.Errorf("advertiser: %w", err)
@@ -134,7 +128,7 @@ func (a *Advertiser) plan(ctx context.Context, node *corev1.Node) (nodewriter.Pa
 		info, settled = a.config.Devices()
 	}
 	p := plan(view{node: node, devices: info, settled: settled, slots: slots, byAge: byAge, pods: pods,
-		decreases: a.decreases, now: a.config.Clock.Now(), lowerAfter: a.config.LowerAfter})
+		decreases: a.decreases, now: a.config.Clock.Now(), lowerAfter: a.lowerAfter})
 	a.decreases = p.decreases
 	a.logChanges(ctx, p.kept, p.foreign)
 	a.sayWithheld(ctx, node, p.withheld)

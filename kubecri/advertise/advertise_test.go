@@ -45,7 +45,6 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Confi
 	config := Config{
 		Pods: core.Core().V1().Pods(), Slices: ours.Kubeslot().V1alpha1().DeviceSlices(),
 		Configurations: ours.Akri().V0().Configurations(),
-		LowerAfter:     20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&writer, &config)
@@ -59,6 +58,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Confi
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.lowerAfter = 20 * time.Millisecond
 	f.advertiser = a
 	ctx, cancel := context.WithCancel(context.Background())
 	core.Start(ctx.Done())

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -155,10 +156,7 @@ func heldByPods(node string, ours owned, pods []*corev1.Pod) types.ResourceList 
 // resource that the node does not have: they would make the node grow, and have no
 // slots anyway.
 func holds(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return false
-	}
-	return pod.UID != "" && pod.Annotations[assignment.HolderAnnotation] == string(pod.UID)
+	return !informers.PodEnded(pod) && pod.UID != "" && pod.Annotations[assignment.HolderAnnotation] == string(pod.UID)
 }
 
 func isSlots(name corev1.ResourceName) bool {

@@ -5,13 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 )
 
-// Changed says that Devices has something new to say.
-func (a *Advertiser) Changed() { a.changed() }
-
-// changed has the node looked at soon; changes until then count once.
-func (a *Advertiser) changed() { a.config.Node.WakeAfter(debounce) }
+// Changed says that Devices has something new to say: it has the node looked at soon; changes until
+// then count once.
+func (a *Advertiser) Changed() { a.config.Node.WakeAfter(debounce) }
 
 // watch queues the node upon each change that could matter to it.
 func (a *Advertiser) watch() (synced []cache.InformerSynced, err error) {
@@ -20,20 +20,12 @@ func (a *Advertiser) watch() (synced []cache.InformerSynced, err error) {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{"DeviceSlices", a.config.Slices.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { a.changed() },
-			UpdateFunc: func(any, any) { a.changed() },
-			DeleteFunc: func(any) { a.changed() },
-		}},
-		{"Configurations", a.config.Configurations.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { a.changed() },
-			UpdateFunc: func(any, any) { a.changed() },
-			DeleteFunc: func(any) { a.changed() },
-		}},
+		{"DeviceSlices", a.config.Slices.Informer(), informers.OnChange(a.Changed)},
+		{"Configurations", a.config.Configurations.Informer(), informers.OnChange(a.Changed)},
 		{"Pods", a.config.Pods.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { a.changed() },
+			AddFunc:    func(any) { a.Changed() },
 			UpdateFunc: func(old, pod any) { a.podChanged(old.(*corev1.Pod), pod.(*corev1.Pod)) },
-			DeleteFunc: func(any) { a.changed() },
+			DeleteFunc: func(any) { a.Changed() },
 		}},
 	} {
 		registration, err := w.informer.AddEventHandler(w.handler)
@@ -47,6 +39,6 @@ func (a *Advertiser) watch() (synced []cache.InformerSynced, err error) {
 
 func (a *Advertiser) podChanged(old, pod *corev1.Pod) {
 	if holds(old) != holds(pod) || pod.Generation != old.Generation {
-		a.changed()
+		a.Changed()
 	}
 }

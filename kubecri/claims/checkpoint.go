@@ -6,14 +6,13 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -130,7 +129,7 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 		return
 	}
 	failing := false
-	backoff := runtimeRetries()
+	backoff := crilist.Retries()
 	for {
 		err := c.writeCheckpoint()
 		if err != nil && !failing { // once an outage
@@ -143,7 +142,7 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 		if failing = err != nil; failing {
 			retry = c.config.Clock.After(backoff.Step())
 		} else {
-			backoff = runtimeRetries()
+			backoff = crilist.Retries()
 		}
 		select {
 		case <-c.changed:
@@ -154,25 +153,14 @@ func (c *Claims) checkpointLoop(ctx context.Context) {
 	}
 }
 
-// checkpointer writes the checkpoint, one at a time.
-type checkpointer struct {
-	mu      sync.Mutex
-	writer  *checkpoint.Writer
-	devices map[string]checkpoint.Device // as last written
-}
-
-func newCheckpointer(path string, devices map[string]checkpoint.Device) *checkpointer {
-	return &checkpointer{writer: checkpoint.NewWriter(path), devices: devices}
-}
-
 // writeCheckpoint makes the checkpoint say what is known now. It is for when the API server has been
 // read. When it returns nil, the file is on the disk.
 func (c *Claims) writeCheckpoint() error {
-	c.checkpoint.mu.Lock()
-	defer c.checkpoint.mu.Unlock()
+	c.checkpoint.Lock()
+	defer c.checkpoint.Unlock()
 	now := c.snapshot(c.checkpoint.devices)
 	c.checkpoint.devices = now.Devices
-	wrote, err := c.checkpoint.writer.Write(now)
+	wrote, err := c.checkpoint.Write(now)
 	if wrote || err != nil {
 		c.config.Metrics.Checkpointed(err)
 	}
@@ -191,12 +179,7 @@ func (c *Claims) CheckpointError() error {
 }
 
 // checkpointSoon has the checkpoint written.
-func (c *Claims) checkpointSoon() {
-	select {
-	case c.changed <- struct{}{}:
-	default: // it is to be already
-	}
-}
+func (c *Claims) checkpointSoon() { ask(c.changed) }
 
 // snapshot is what the checkpoint is to say. A device that is not seen now is as it was
 // before.
@@ -240,7 +223,3 @@ func (c *Claims) seen(instance string) (checkpoint.Device, bool) {
 	described, err := checkpoint.NewDevice(handler, device)
 	return described, err == nil
 }
-
-// DeviceFunc returns the device behind an Instance as the node sees it now; false when
-// it does not, or not yet. It reads memory alone.
-type DeviceFunc func(instance string) (discovery.Device, bool)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
 
 // awaitCheckpoint waits until the file has claims of these slots, in order.
@@ -128,7 +129,7 @@ func TestCheckpointOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "no error", func() bool { // without any change of the claims
-		clock.Step(maxRuntimeRetry)
+		clock.Step(crilist.MaxRetry)
 		return f.CheckpointError() == nil
 	})
 	awaitCheckpoint(t, path, "cam-a1-0")

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,12 +22,15 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -50,10 +54,10 @@ type Config struct {
 	Client         clientset.Interface
 	Configurations akriinformers.ConfigurationInformer
 	// Claims and Pods are those of this node; Nodes is this node.
-	Claims informers.SlotClaimInformer
+	Claims kubeslotinformers.SlotClaimInformer
 	Pods   coreinformers.PodInformer
 	Nodes  coreinformers.NodeInformer
-	// Namespaces is asked where a Configuration selects namespaces by labels.
+	// Namespaces is asked where a Configuration selects namespaces by labels, unless Kubelet is set.
 	Namespaces NamespaceLabels
 	// Runtime is asked directly, not through the proxy.
 	Runtime Runtime
@@ -85,10 +89,11 @@ type Config struct {
 	// devices. Inspect is shown it then, as soon as the runtime has been listed.
 	Lacks func(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) bool
 	// Checkpoint is the path of the file that keeps the claims and their devices for
-	// the next process; "" for none. Its directory exists. Device, then required, says
-	// what the devices are.
+	// the next process; "" for none. Its directory exists. Device, then required, returns the
+	// device behind an Instance as the node sees it now; false when it does not, or not yet. It
+	// reads memory alone.
 	Checkpoint string
-	Device     DeviceFunc
+	Device     func(instance string) (discovery.Device, bool)
 	Metrics    *metrics.Metrics
 	Tracer     *tracing.Tracer
 	Clock      clock.WithTicker
@@ -100,17 +105,21 @@ type Claims struct {
 	store      *store
 	containers *containers
 	queue      workqueue.TypedRateLimitingInterface[slot.Name]
-	relist     chan struct{} // asks for a resync now
-	resyncing  chan struct{} // has a place for one resync
-	known      chan struct{} // closed when the runtime has been asked
-	synced     chan struct{} // closed when claims, Configurations and the node have been read
-	saved      saved         // what the checkpoint said at the start; not changed after New
-	asked      atomic.Bool   // for a Configuration, before they were known
-	changed    chan struct{} // asks for the checkpoint to be written
-	checkpoint *checkpointer
-	fence      *fence
-	fenced     chan struct{}  // asks for promises to be kept: there is a new one
-	stops      sync.WaitGroup // the containers that are being stopped
+	relist     chan struct{}       // asks for a resync now
+	resyncing  *semaphore.Weighted // of one resync
+	known      chan struct{}       // closed when the runtime has been asked
+	synced     chan struct{}       // closed when claims, Configurations and the node have been read
+	saved      saved               // what the checkpoint said at the start; not changed after New
+	asked      atomic.Bool         // for a Configuration, before they were known
+	changed    chan struct{}       // asks for the checkpoint to be written
+	checkpoint struct {            // one write at a time
+		sync.Mutex
+		*checkpoint.Writer
+		devices map[string]checkpoint.Device // as last written
+	}
+	fence  *fence
+	fenced chan struct{}  // asks for promises to be kept: there is a new one
+	stops  sync.WaitGroup // the containers that are being stopped
 
 	parts atomic.Bool // what the runtime has was listed in parts, when last listed
 
@@ -129,7 +138,8 @@ func New(config Config) (*Claims, error) {
 	switch {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
-	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil, config.Pods == nil, config.Namespaces == nil, config.Runtime == nil, config.Events == nil:
+	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil,
+		config.Pods == nil, config.Namespaces == nil && config.Kubelet == nil, config.Runtime == nil, config.Events == nil:
 		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
 	case config.Checkpoint != "" && config.Device == nil:
 		return nil, errors.New("claims: a checkpoint needs to know the devices")
@@ -152,7 +162,7 @@ func New(config Config) (*Claims, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
 		relist:    make(chan struct{}, 1),
-		resyncing: make(chan struct{}, 1),
+		resyncing: semaphore.NewWeighted(1),
 		known:     make(chan struct{}),
 		synced:    make(chan struct{}),
 		saved:     loadSaved(config.Checkpoint, config.Node),
@@ -162,12 +172,9 @@ func New(config Config) (*Claims, error) {
 	}
 	c.store.ids = config.Kubelet != nil
 	c.fence = newFence(&config, c.owner, c.saved.claims)
-	c.checkpoint = newCheckpointer(config.Checkpoint, c.saved.devices)
+	c.checkpoint.Writer, c.checkpoint.devices = checkpoint.NewWriter(config.Checkpoint), c.saved.devices
 	if c.saved.since.IsZero() {
 		c.saved.since = config.Clock.Now().Round(0)
-	}
-	if err := config.Claims.Informer().AddIndexers(ByInstance); err != nil {
-		return nil, fmt.Errorf("claims: %w", err)
 	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
@@ -188,7 +195,6 @@ func (c *Claims) Run(ctx context.Context) {
 	running.Go(func() { c.eventLoop(ctx) })
 	running.Go(func() { c.checkpointLoop(ctx) })
 	running.Go(func() { c.fenceLoop(ctx) })
-	running.Go(func() { c.recordEarly(ctx) })
 	if !cache.WaitFor(ctx, "", c.config.Claims.Informer().HasSyncedChecker(), c.config.Configurations.Informer().HasSyncedChecker(),
 		c.config.Nodes.Informer().HasSyncedChecker()) {
 		return
@@ -212,17 +218,20 @@ func (c *Claims) Run(ctx context.Context) {
 
 // ContainerRemoved says that the runtime has removed a container. It returns at
 // once; the container's claims are released as soon as the API server takes it.
-func (c *Claims) ContainerRemoved(id string) { c.enqueue(c.containers.removeContainer(id)) }
+func (c *Claims) ContainerRemoved(id string) { c.enqueue(c.containers.remove(id)) }
 
 // SandboxStopped says that the runtime has stopped or removed a sandbox: none of
 // its containers can start again. It returns at once.
-func (c *Claims) SandboxStopped(id string) { c.enqueue(c.containers.stopSandbox(id)) }
+func (c *Claims) SandboxStopped(id string) { c.enqueue(c.containers.remove(id)) }
 
 // Resync asks the runtime soon what containers there are.
-func (c *Claims) Resync() {
+func (c *Claims) Resync() { ask(c.relist) }
+
+// ask asks for something to be done soon, by a channel with one place.
+func ask(c chan<- struct{}) {
 	select {
-	case c.relist <- struct{}{}:
-	default: // asked for already
+	case c <- struct{}{}:
+	default: // it is to be already
 	}
 }
 
@@ -230,31 +239,25 @@ func (c *Claims) Resync() {
 // again when it vanishes, and when it could not be made before: without a
 // Configuration, or while the Node object was away, which takes its claims along.
 func (c *Claims) follow() error {
-	_, err := c.config.Claims.Informer().AddEventHandler(handler(c.Saw))
-	if err != nil {
-		return err
-	}
-	_, err = c.config.Configurations.Informer().AddEventHandler(handler(func(changed *akriv0.Configuration) {
+	indexErr := c.config.Claims.Informer().AddIndexers(ByInstance)
+	_, claimsErr := c.config.Claims.Informer().AddEventHandler(
+		informers.Each(func(claim *v1alpha1.SlotClaim, _ bool) { c.Saw(claim) }))
+	ofConfiguration := func(changed *akriv0.Configuration, _ bool) {
 		for _, name := range c.containers.slots() {
 			if configuration, _ := slot.SplitInstance(name.Instance); configuration == changed.Name {
 				c.queue.Add(name)
 			}
 		}
-	}))
-	if err != nil {
-		return err
 	}
+	_, configurationsErr := c.config.Configurations.Informer().AddEventHandler(informers.Each(ofConfiguration))
 	known := types.UID("")
-	_, err = c.config.Nodes.Informer().AddEventHandler(handler(func(node *corev1.Node) {
+	_, nodesErr := c.config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, _ bool) {
 		if node.Name == c.config.Node && node.UID != known {
 			known = node.UID
 			c.enqueue(c.containers.slots())
 		}
 	}))
-	if err != nil {
-		return err
-	}
-	return c.followPods(c.config.Pods.Informer())
+	return errors.Join(indexErr, claimsErr, configurationsErr, nodesErr, c.followPods(c.config.Pods.Informer()))
 }
 
 // Saw is called with each claim that the informer has begun or ceased to show, or has changed.
@@ -270,19 +273,6 @@ func (c *Claims) Saw(claim *v1alpha1.SlotClaim) {
 	c.queue.Add(name)
 	c.checkpointSoon()
 	c.noteHeld()
-}
-
-// handler calls f with each object that is new, changed or gone.
-func handler[T any](f func(*T)) cache.ResourceEventHandler {
-	seen := func(obj any) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		if o, ok := obj.(*T); ok {
-			f(o)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, obj any) { seen(obj) }, DeleteFunc: seen}
 }
 
 func (c *Claims) enqueue(names []slot.Name) {
@@ -302,5 +292,10 @@ func (c *Claims) configurations() []*akriv0.Configuration {
 
 // owner is the Node object, which owns the claims.
 func (c *Claims) owner() (metav1.OwnerReference, error) {
-	return NodeOwner(c.config.Nodes.Lister(), c.config.Node)
+	node, err := c.config.Nodes.Lister().Get(c.config.Node)
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("slots cannot be claimed while the API server has no Node object "+
+			"of this node, or has not shown it: %w", err)
+	}
+	return v1alpha1.NodeOwner(node.Name, node.UID), nil
 }

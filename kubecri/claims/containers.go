@@ -14,7 +14,6 @@ import (
 // concurrent use.
 type containers struct {
 	mu     sync.Mutex
-	known  bool // the runtime has been asked
 	events uint64
 	users  map[*user]bool
 	byID   map[string]*user
@@ -24,8 +23,6 @@ type containers struct {
 	// freed are slots whose last user is known to have gone, with the holders whose claims on them
 	// are released without grace.
 	freed map[slot.Name][]string
-	// emptied is closed when freed becomes empty; nil while nobody waits for that.
-	emptied chan struct{}
 	// gone are the containers and sandboxes that went while the runtime was
 	// being asked; it may list them still. nil at other times.
 	gone map[string]bool
@@ -68,7 +65,7 @@ func (c *containers) created(u *user, id string) {
 	u.born = c.events
 	c.byID[id] = u
 	for name := range u.slots {
-		c.unfree(name)
+		delete(c.freed, name)
 	}
 }
 
@@ -79,30 +76,21 @@ func (c *containers) failed(u *user, taken []slot.Name) {
 	defer c.mu.Unlock()
 	c.drop(u)
 	for _, name := range taken {
-		c.freeIfUnused(name, u.pod.UID)
+		c.freeIfUnused(name, u.slots[name].Holder)
 	}
 }
 
-// removeContainer takes out a removed container and returns its slots.
-func (c *containers) removeContainer(id string) []slot.Name {
+// remove takes out the container of the id, which was removed, or those of the sandbox of the id, which was
+// stopped: they cannot start again. It returns their slots.
+func (c *containers) remove(id string) []slot.Name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.remember(id)
-	if u := c.byID[id]; u != nil {
-		return c.free(u)
+	if c.gone != nil {
+		c.gone[id] = true
 	}
-	return nil
-}
-
-// stopSandbox takes out the containers of a stopped sandbox, which cannot start
-// again, and returns their slots.
-func (c *containers) stopSandbox(id string) []slot.Name {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.remember(id)
 	var names []slot.Name
-	for u := range c.users {
-		if u.id != "" && u.sandbox == id {
+	for _, u := range c.byID {
+		if u.id == id || u.sandbox == id {
 			names = append(names, c.free(u)...)
 		}
 	}
@@ -153,7 +141,7 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 			c.add(u)
 			c.byID[u.id] = u
 			for name := range u.slots {
-				c.unfree(name)
+				delete(c.freed, name)
 			}
 		}
 	}
@@ -163,20 +151,6 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 		}
 	}
 	c.gone = nil
-	c.known = true
-}
-
-// running are the containers that use a slot and were not stopped by this process.
-func (c *containers) running(name slot.Name) []user {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []user
-	for u := range c.bySlot[name] {
-		if u.id != "" && !u.ended {
-			all = append(all, *u)
-		}
-	}
-	return all
 }
 
 // ended notes that a container was stopped. It may still be there.
@@ -202,20 +176,8 @@ func (c *containers) stopping(id string, now bool) bool {
 
 // uses reports whether a container uses the slot or is being created for it.
 func (c *containers) uses(name slot.Name) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for u := range c.bySlot[name] {
-		if !u.ended {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *containers) isKnown() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known
+	u := c.use(name)
+	return u.busy || len(u.held) > 0
 }
 
 // use returns how a slot is used.
@@ -224,17 +186,15 @@ func (c *containers) use(name slot.Name) use {
 	defer c.mu.Unlock()
 	s := use{freed: slices.Clone(c.freed[name])}
 	for u := range c.bySlot[name] {
-		if u.id == "" {
+		switch {
+		case u.id == "":
 			s.busy = true
-			continue
+		case !u.ended:
+			s.held = append(s.held, *u)
 		}
-		if u.ended {
-			continue
-		}
-		s.held = append(s.held, holder{hold: hold{u.holder(name), u.slots[name]}, pod: u.pod, container: u.name})
 	}
-	slices.SortFunc(s.held, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(a.by, b.by), cmp.Compare(a.container, b.container))
+	slices.SortFunc(s.held, func(a, b user) int {
+		return cmp.Or(cmp.Compare(a.slots[name].Holder, b.slots[name].Holder), cmp.Compare(a.name, b.name))
 	})
 	return s
 }
@@ -274,35 +234,11 @@ func (c *containers) has(id string) bool {
 	return false
 }
 
-// whenSettled returns what is closed once no slot is freed and claimed still.
-func (c *containers) whenSettled() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.emptied == nil {
-		c.emptied = make(chan struct{})
-	}
-	settled := c.emptied
-	c.closeIfSettled()
-	return settled
-}
-
-func (c *containers) unfree(name slot.Name) {
-	delete(c.freed, name)
-	c.closeIfSettled()
-}
-
-func (c *containers) closeIfSettled() {
-	if len(c.freed) == 0 && c.emptied != nil {
-		close(c.emptied)
-		c.emptied = nil
-	}
-}
-
 // settled forgets that a slot was freed: its claim is gone.
 func (c *containers) settled(name slot.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unfree(name)
+	delete(c.freed, name)
 }
 
 // slots returns those that are used here or were.
@@ -350,7 +286,7 @@ func (c *containers) free(u *user) []slot.Name {
 	c.drop(u)
 	names := slices.Collect(maps.Keys(u.slots))
 	for _, name := range names {
-		c.freeIfUnused(name, u.holder(name))
+		c.freeIfUnused(name, u.slots[name].Holder)
 	}
 	return names
 }
@@ -364,12 +300,6 @@ func (c *containers) freeIfUnused(name slot.Name, holder string) bool {
 		c.freed[name] = append(c.freed[name], holder)
 	}
 	return true
-}
-
-func (c *containers) remember(id string) {
-	if c.gone != nil {
-		c.gone[id] = true
-	}
 }
 
 func compareSlots(a, b slot.Name) int {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -28,7 +27,7 @@ func TestWhatIsKnownFollowsTheContainers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &user{id: id, sandbox: c.sandbox, pod: Pod{UID: c.pod}, name: c.id, slots: map[slot.Name]v1alpha1.Level{s: "CL"}}
+			return &user{id: id, sandbox: c.sandbox, pod: Pod{UID: c.pod}, name: c.id, slots: map[slot.Name]Use{s: {"CL", c.pod}}}
 		}
 		list := func() []*user {
 			var users []*user
@@ -74,14 +73,14 @@ func TestWhatIsKnownFollowsTheContainers(t *testing.T) {
 					id := pick("container", slices.Collect(maps.Keys(runtime)))
 					delete(runtime, id)
 					if !behindOurBack {
-						known.removeContainer(id)
+						known.remove(id)
 					}
 				}
 			case "stop":
 				id := pick("stopped", []string{"p0-a", "p1-a", "p2-a"})
 				stopped[id] = true
 				if !behindOurBack {
-					known.stopSandbox(id)
+					known.remove(id)
 				}
 			}
 		}

@@ -14,25 +14,10 @@ import (
 // may delete it each time: the controller deletes claims that do not count.
 const remakeInterval = 10 * time.Second
 
-// hold is how a slot is held, as the claim says it.
-type hold struct {
-	by    string // a pod's UID, or an id of the kubelet's
-	level v1alpha1.Level
-}
-
-func holdOf(c *v1alpha1.SlotClaim) hold { return hold{c.Spec.Holder, c.Spec.Level} }
-
-// holder is a container that uses a slot.
-type holder struct {
-	hold
-	pod       Pod
-	container string
-}
-
 // use says how containers of this node use a slot.
 type use struct {
-	held []holder // created containers that can run, or run again
-	busy bool     // a container that uses it is being created
+	held []user // created containers that can run, or run again
+	busy bool   // a container that uses it is being created
 	// freed are the holders whose containers used the slot last and are known to have gone.
 	freed []string
 }
@@ -43,7 +28,7 @@ type view struct {
 	claim *v1alpha1.SlotClaim // this node's, nil for none
 	use   use
 	// entitled is how it is to be held also without a container.
-	entitled []hold
+	entitled []Use
 	// capacity is the number of the Instance's slots, 0 while no claim can be made.
 	capacity int
 }
@@ -59,7 +44,7 @@ type memory struct {
 // decision is what is to be done about a slot's claim, in this order.
 type decision struct {
 	remove  bool
-	remake  *holder       // the container to claim for
+	remake  *user         // the container to claim for
 	settled bool          // the slot was freed, and then the claim is gone
 	recheck time.Duration // when to decide again; 0 for not
 	memory  memory
@@ -82,7 +67,7 @@ func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 	d := decision{settled: len(v.use.freed) > 0 && len(held) == 0}
 	if len(held) > 0 {
 		d.memory = memory{remade: known.remade, lost: known.lost}
-		if c != nil && slices.ContainsFunc(held, func(h holder) bool { return h.hold == holdOf(c) }) {
+		if c != nil && slices.ContainsFunc(held, func(u user) bool { return u.slots[v.slot] == useOf(c) }) {
 			d.memory.lost = ""
 			return d
 		}
@@ -98,7 +83,7 @@ func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 	case c == nil:
 	case slices.Contains(v.use.freed, c.Spec.Holder):
 		d.remove = true
-	case slices.Contains(v.entitled, holdOf(c)):
+	case slices.Contains(v.entitled, useOf(c)):
 		// Its scheduler claimed it; the containers are to come, however long an image takes.
 	default:
 		since := now

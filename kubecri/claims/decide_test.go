@@ -9,10 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func TestDecide(t *testing.T) {
-	by := func(uid string) []holder { return []holder{{hold: hold{uid, "CL"}, pod: Pod{UID: uid}}} }
+	by := func(uid string) []user {
+		use := Use{"CL", uid}
+		return []user{{slots: map[slot.Name]Use{mustSlot(t, "cam-a1-0"): use, mustSlot(t, "cam-a1-2"): use}, pod: Pod{UID: uid}}}
+	}
 	now := time.Unix(1000, 0)
 	const grace = 20 * time.Second
 	since := func(ago time.Duration) memory { return memory{orphan: "1", since: now.Add(-ago)} }
@@ -23,7 +27,7 @@ func TestDecide(t *testing.T) {
 		claim    string // with UID 1
 		going    bool   // the claim is being deleted
 		use      use
-		entitled []hold
+		entitled []Use
 		known    memory
 		want     decision
 		remake   bool
@@ -35,12 +39,12 @@ func TestDecide(t *testing.T) {
 		{name: "its time passes", claim: "CL u1", known: since(15 * time.Second), want: decision{recheck: 5 * time.Second, memory: since(15 * time.Second)}},
 		{name: "its time is over", claim: "CL u1", known: since(grace), want: decision{remove: true}},
 		{name: "another claim's time is another", claim: "CL u1", known: memory{orphan: "0", since: now.Add(-grace)}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "a bound pod's claim stays, though its containers are long in coming", claim: "CL u1", entitled: []hold{{"u0", "CL"}, {"u1", "CL"}}, known: since(grace)},
-		{name: "another pod's on the same slot does not", claim: "CL u2", entitled: []hold{{"u1", "CL"}}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "nor one at the other level", claim: "CL u1", entitled: []hold{{"u1", "IL"}}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "no time when the container is known to have gone", claim: "CL u1", use: use{freed: []string{"u0", "u1"}}, entitled: []hold{{"u1", "CL"}},
+		{name: "a bound pod's claim stays, though its containers are long in coming", claim: "CL u1", entitled: []Use{{"CL", "u0"}, {"CL", "u1"}}, known: since(grace)},
+		{name: "another pod's on the same slot does not", claim: "CL u2", entitled: []Use{{"CL", "u1"}}, want: decision{recheck: grace, memory: since(0)}},
+		{name: "nor one at the other level", claim: "CL u1", entitled: []Use{{"IL", "u1"}}, want: decision{recheck: grace, memory: since(0)}},
+		{name: "no time when the container is known to have gone", claim: "CL u1", use: use{freed: []string{"u0", "u1"}}, entitled: []Use{{"CL", "u1"}},
 			want: decision{remove: true, settled: true}},
-		{name: "which says nothing of another pod's claim", claim: "CL u2", use: use{freed: []string{"u0", "u1"}}, entitled: []hold{{"u2", "CL"}}, want: decision{settled: true}},
+		{name: "which says nothing of another pod's claim", claim: "CL u2", use: use{freed: []string{"u0", "u1"}}, entitled: []Use{{"CL", "u2"}}, want: decision{settled: true}},
 		{name: "gone and released", use: use{freed: []string{"u0", "u1"}}, want: decision{settled: true}},
 		{name: "gone, and the claim is on its way", claim: "CL u1", going: true, use: use{freed: []string{"u0", "u1"}}},
 		{name: "a create in flight is not touched", claim: "CL u1", use: use{busy: true, freed: []string{"u0", "u1"}}, known: since(grace), want: decision{memory: since(grace)}},
@@ -67,7 +71,7 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			got := decide(v, test.known, now, grace)
-			if (got.remake != nil) != test.remake || test.remake && got.remake.by != "u1" {
+			if (got.remake != nil) != test.remake || test.remake && got.remake.pod.UID != "u1" {
 				t.Errorf("made again for %+v, want %t", got.remake, test.remake)
 			}
 			got.remake = nil
@@ -140,10 +144,7 @@ func TestRequestIsVerified(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := Request{Grants: grants(t, test.grants...), Requested: test.requested}
-			err := r.verify()
-			if err == nil {
-				_, err = r.levels()
-			}
+			_, err := r.verify()
 			if (err != nil) != (test.errors != nil) {
 				t.Fatalf("error %v, want one with %q", err, test.errors)
 			}

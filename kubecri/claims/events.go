@@ -2,7 +2,9 @@ package claims
 
 import (
 	"context"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -34,8 +36,7 @@ func (c *Claims) happened(ctx context.Context, event *runtimeapi.ContainerEventR
 	}
 	switch event.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		c.ContainerRemoved(id)
-		c.SandboxStopped(id)
+		c.enqueue(c.containers.remove(id))
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		if c.containers.has(id) {
 			c.Resync()
@@ -64,15 +65,17 @@ func (c *Claims) lacks(ctx context.Context, event *runtimeapi.ContainerEventResp
 	return false // a sandbox
 }
 
+// drainPoll is how often Drain looks whether all is released.
+const drainPoll = 5 * time.Millisecond
+
 // Drain waits until no release is outstanding or ctx is done, so that a process
 // about to end leaves no slot taken that it knows to be free: the next one would
 // have to wait out the grace period.
 func (c *Claims) Drain(ctx context.Context) {
-	select {
-	case <-c.containers.whenSettled():
-	case <-ctx.Done():
-		if n := c.containers.pending(); n > 0 {
-			klog.FromContext(ctx).Info("Ending with claims that are not released yet: the next start releases them after the grace period", "slots", n)
-		}
+	err := wait.PollUntilContextCancel(ctx, drainPoll, true,
+		func(context.Context) (bool, error) { return c.containers.pending() == 0, nil })
+	if n := c.containers.pending(); err != nil && n > 0 {
+		klog.FromContext(ctx).Info("Ending with claims that are not released yet: the next start releases them "+
+			"after the grace period", "slots", n)
 	}
 }

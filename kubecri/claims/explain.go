@@ -16,10 +16,7 @@ import (
 // as far as the API server knows: it returns which of the slots the pod holds
 // already, and an error like Take's. Nothing is claimed.
 func Explain(ctx context.Context, client clientset.Interface, namespaces NamespaceLabels, configurations []*akriv0.Configuration, node string, r Request) (holds map[slot.Name]bool, err error) {
-	if _, err := r.levels(); err != nil {
-		return nil, err
-	}
-	if err := r.verify(); err != nil {
+	if _, err := r.verify(); err != nil {
 		return nil, err
 	}
 	holds = map[slot.Name]bool{}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,8 +58,8 @@ type fence struct {
 	wall    clock.PassiveClock                // for people
 	clock   clock.PassiveClock                // for silence: it counts the time that the machine was suspended
 	started time.Time
-	// renewing has a place for one who renews.
-	renewing chan struct{}
+	// renewing is of one renewal.
+	renewing *semaphore.Weighted
 
 	mu sync.Mutex
 	// heard is when the last renewal began that was answered; zero before the first.
@@ -71,7 +72,7 @@ type fence struct {
 // newFence has the promises of the checkpoint.
 func newFence(config *Config, owner func() (metav1.OwnerReference, error), saved map[slot.Name]*v1alpha1.SlotClaim) *fence {
 	f := &fence{node: config.Node, owner: owner, leases: config.Leases, wall: config.Clock, clock: silenceClock(config.Clock),
-		renewing: make(chan struct{}, 1), promises: map[slot.Name]promise{}}
+		renewing: semaphore.NewWeighted(1), promises: map[slot.Name]promise{}}
 	f.started = f.clock.Now()
 	for name, claim := range saved {
 		f.saw(name, claim)
@@ -79,28 +80,26 @@ func newFence(config *Config, owner func() (metav1.OwnerReference, error), saved
 	return f
 }
 
-// silent is for how long the API server has not been reached, at least.
-func (f *fence) silent() time.Duration {
+// silent is for how long the API server has not been reached, at least. reached is false while it has
+// not been since the start.
+func (f *fence) silent() (d time.Duration, reached bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.heard.IsZero() {
-		return f.clock.Since(f.started)
+		return f.clock.Since(f.started), false
 	}
-	return f.clock.Since(f.heard)
+	return f.clock.Since(f.heard), true
 }
 
 // left is the time until containers with the claim are to be stopped, and until the controller may
 // release it; not positive when that is over. A process that has not reached the API server yet
 // supposes that the former one stopped in time to leave it fenceStartGrace twice.
 func (f *fence) left(promised time.Duration) (stop, release time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.heard.IsZero() {
-		since := f.clock.Since(f.started)
-		return fenceStartGrace - since, 2*fenceStartGrace - since
+	silent, reached := f.silent()
+	if !reached {
+		return fenceStartGrace - silent, 2*fenceStartGrace - silent
 	}
-	since := f.clock.Since(f.heard)
-	return patienceOf(promised) - since, promised - since
+	return patienceOf(promised) - silent, promised - silent
 }
 
 // beforeStop is d, or less: the time until the next containers are to be stopped.
@@ -200,10 +199,7 @@ func (f *fence) promise(ctx context.Context, c *akriv0.Configuration) (*metav1.D
 		return nil, nil
 	}
 	promised := c.Spec.ReleaseUnreachableAfter
-	f.mu.Lock()
-	heard := f.heard
-	f.mu.Unlock()
-	if heard.IsZero() || f.clock.Since(heard) >= promised.Duration/4 {
+	if silent, reached := f.silent(); !reached || silent >= promised.Duration/4 {
 		switch err := f.renew(ctx); {
 		case errors.Is(err, errNoLease):
 			klog.FromContext(ctx).Error(err, "The Configuration's releaseUnreachableAfter does not apply to this node: its slots are released by the node alone", "configuration", klog.KObj(c))
@@ -218,12 +214,10 @@ func (f *fence) promise(ctx context.Context, c *akriv0.Configuration) (*metav1.D
 // renew writes the Lease. Its times are of use to people alone: the controller goes by when it
 // changes.
 func (f *fence) renew(ctx context.Context) error {
-	select {
-	case f.renewing <- struct{}{}:
-		defer func() { <-f.renewing }()
-	case <-ctx.Done():
-		return fmt.Errorf("wait for another renewal of Lease %s/%s: %w", corev1.NamespaceNodeLease, v1alpha1.NodeLease(f.node), ctx.Err())
+	if err := f.renewing.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for another renewal of Lease %s/%s: %w", corev1.NamespaceNodeLease, v1alpha1.NodeLease(f.node), err)
 	}
+	defer f.renewing.Release(1)
 	began := f.clock.Now()
 	err := f.write(ctx, v1alpha1.NodeLease(f.node), metav1.NewMicroTime(f.wall.Now()))
 	f.mu.Lock()

@@ -229,7 +229,7 @@ func TestStartWithoutTheAPIServerStopsPromised(t *testing.T) {
 	cut(errAway)
 	s.unread = true
 	f = start(t, a, r, s)
-	await(t, "the runtime to be read", func() bool { return f.containers.isKnown() })
+	await(t, "the runtime to be read", func() bool { return f.isKnown() })
 	f.keepPromises(t.Context())
 	if !f.runs(t, "c1") {
 		t.Fatal("stopped before the API server was asked for a while")

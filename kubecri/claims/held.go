@@ -6,7 +6,7 @@ import "maps"
 // that is not known. Their devices stay in the node's DeviceSlices when the node sees them no more, as
 // gone: claims count only where the node lists the device. It does not block.
 func (c *Claims) Held() (instances map[string]bool, known bool) {
-	if !c.isSynced() || !c.containers.isKnown() {
+	if !c.isSynced() || !c.isKnown() {
 		return nil, false
 	}
 	held := map[string]bool{}

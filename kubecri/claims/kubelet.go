@@ -51,7 +51,7 @@ func (c *Claims) askKept(v *view) {
 	if c.config.Kubelet == nil || v.claim == nil || len(v.use.held) > 0 || !c.config.Kubelet.Keeps(v.slot) {
 		return
 	}
-	v.entitled = append(v.entitled, holdOf(v.claim))
+	v.entitled = append(v.entitled, useOf(v.claim))
 	v.use.freed = nil
 	c.containers.settled(v.slot)
 }
@@ -66,12 +66,12 @@ func (c *Claims) anyUnused() bool {
 	return false
 }
 
-// specOf is the claim of a container's holder.
-func (c *Claims) specOf(h *holder) v1alpha1.SlotClaimSpec {
+// specOf is the claim of a slot that the container uses.
+func (c *Claims) specOf(u *user, name slot.Name) v1alpha1.SlotClaimSpec {
 	if c.config.Kubelet != nil {
-		return c.specOfID(Use{h.level, h.by})
+		return c.specOfID(u.slots[name])
 	}
-	return specOf(c.config.Node, h.pod, h.container, h.level)
+	return specOf(c.config.Node, u.pod, u.name, u.slots[name].Level)
 }
 
 func (c *Claims) specOfID(use Use) v1alpha1.SlotClaimSpec {
@@ -149,9 +149,8 @@ func (c *Claims) Holdings(instance string) []Holding {
 		if claim.Spec.ByDRA() {
 			continue
 		}
-		h := Holding{Slot: name, Use: Use{claim.Spec.Level, claim.Spec.Holder}, Claim: claim}
-		h.Used = c.containers.usedAs(name, holdOf(claim))
-		all = append(all, h)
+		use := useOf(claim)
+		all = append(all, Holding{Slot: name, Use: use, Claim: claim, Used: c.containers.usedAs(name, use)})
 	}
 	for name, use := range c.containers.usesOf(instance) {
 		if !claimed[name] {
@@ -177,11 +176,11 @@ func (c *Claims) claimsOf(instance string) (all []*v1alpha1.SlotClaim) {
 }
 
 // usedAs reports whether a container uses the slot, and holds it so.
-func (c *containers) usedAs(name slot.Name, as hold) bool {
+func (c *containers) usedAs(name slot.Name, as Use) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for u := range c.bySlot[name] {
-		if as == (hold{u.holder(name), u.slots[name]}) {
+		if u.slots[name] == as {
 			return true
 		}
 	}
@@ -192,20 +191,17 @@ func (c *containers) usedAs(name slot.Name, as hold) bool {
 func (c *containers) usesOf(instance string) map[slot.Name]Use {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	of := map[string]map[slot.Name]bool{instance: c.byInstance[instance]}
+	if instance == "" {
+		of = c.byInstance
+	}
 	uses := map[slot.Name]Use{}
-	add := func(names map[slot.Name]bool) {
+	for _, names := range of {
 		for name := range names {
 			for u := range c.bySlot[name] {
-				uses[name] = Use{u.slots[name], u.holder(name)}
+				uses[name] = u.slots[name]
 			}
 		}
-	}
-	if instance != "" {
-		add(c.byInstance[instance])
-		return uses
-	}
-	for _, names := range c.byInstance {
-		add(names)
 	}
 	return uses
 }

@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -32,21 +32,7 @@ func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 	if err != nil {
 		return err
 	}
-	_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok && ended(pod) {
-				c.podGone(pod)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = last.Obj
-			}
-			if pod, ok := obj.(*corev1.Pod); ok {
-				c.podGone(pod)
-			}
-		},
-	})
+	_, err = pods.AddEventHandler(informers.EachPodOver(c.podGone))
 	return err
 }
 
@@ -64,24 +50,24 @@ func (c *Claims) podGone(pod *corev1.Pod) {
 
 // entitlements returns how the pods here are to hold the slot, whether or not their
 // containers exist yet.
-func (c *Claims) entitlements(name slot.Name) []hold {
+func (c *Claims) entitlements(name slot.Name) []Use {
 	objs, err := c.config.Pods.Informer().GetIndexer().ByIndex(assignedHere, name.String())
 	if err != nil { // only for an index that does not exist
 		panic(err)
 	}
-	var entitled []hold
+	var entitled []Use
 	for _, obj := range objs {
 		pod := obj.(*corev1.Pod)
-		if level, ok := assigned(pod, c.config.Node)[name]; ok {
-			entitled = append(entitled, hold{string(pod.UID), level})
+		if use, ok := assigned(pod, c.config.Node)[name]; ok {
+			entitled = append(entitled, use)
 		}
 	}
 	return entitled
 }
 
 // assigned returns the slots that a pod is to use here, none once it has ended.
-func assigned(pod *corev1.Pod, node string) map[slot.Name]v1alpha1.Level {
-	if ended(pod) {
+func assigned(pod *corev1.Pod, node string) map[slot.Name]Use {
+	if informers.PodEnded(pod) {
 		return nil
 	}
 	return slotsAssigned(pod, node)
@@ -89,20 +75,16 @@ func assigned(pod *corev1.Pod, node string) map[slot.Name]v1alpha1.Level {
 
 // slotsAssigned returns the slots that the scheduler assigned to the pod on the
 // node. What its containers are not created with is passed over.
-func slotsAssigned(pod *corev1.Pod, node string) map[slot.Name]v1alpha1.Level {
+func slotsAssigned(pod *corev1.Pod, node string) map[slot.Name]Use {
 	if pod.Spec.NodeName != node {
 		return nil
 	}
 	held, _ := assignment.Held(pod)
-	slots := map[slot.Name]v1alpha1.Level{}
+	slots := map[slot.Name]Use{}
 	for _, grants := range held {
 		for _, g := range grants {
-			slots[g.Slot] = levelOf(g)
+			slots[g.Slot] = Use{levelOf(g), string(pod.UID)}
 		}
 	}
 	return slots
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

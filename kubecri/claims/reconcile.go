@@ -35,7 +35,7 @@ func (c *Claims) work(ctx context.Context) bool {
 
 // reconcile makes the claim of a slot agree with the containers.
 func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
-	if !c.containers.isKnown() {
+	if !c.isKnown() {
 		return nil // the first resync asks for it again
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
@@ -48,7 +48,7 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
 	c.askKept(&v)
 	if v.claim != nil && v.claim.Spec.ByDRA() {
-		v.entitled = append(v.entitled, holdOf(v.claim)) // package dra releases it
+		v.entitled = append(v.entitled, useOf(v.claim)) // package dra releases it
 	}
 	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()
@@ -85,7 +85,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 	if err != nil {
 		return err
 	}
-	spec := c.specOf(d.remake)
+	spec := c.specOf(d.remake, v.slot)
 	spec.MadeAgain = true
 	wrote, other, err := c.claim(ctx, v.slot, spec, owner)
 	switch {
@@ -95,7 +95,7 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 		return c.lost(ctx, v.slot, d, other)
 	case wrote:
 		d.memory = memory{remade: c.config.Clock.Now()}
-		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.container)
+		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.name)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 		klog.FromContext(ctx).Info("Stopped a container: its slot was released while kubecri was not heard of, and is another's", "slot", name,
 			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(),
 			"claimedBy", other.HeldBy())
-		c.config.Events.Eventf(podReference(u.pod), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
+		c.config.Events.Eventf(u.pod.Reference(), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
 			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again "+
 			"when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(),
 			other.HeldBy())
@@ -158,20 +158,20 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 	}
 	d.memory.lost = other.UID
 	by, pod := d.remake, d.remake.pod
-	about := podReference(pod)
+	about := pod.Reference()
 	if onlyHere {
 		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
-			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", other.HeldBy())
+			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())
 		c.config.Events.Eventf(about, corev1.EventTypeWarning, "ClaimNotBelieved", "Container %q uses slot %s, which is also claimed by %s. "+
 			"That node cannot reach the device, and the controller deletes the claim: find out who has the "+
-			"credential of kubecri there.", by.container, name, other.HeldBy())
+			"credential of kubecri there.", by.name, name, other.HeldBy())
 		return
 	}
 	c.config.Metrics.SlotLost()
 	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
-		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.container, "claimedBy", other.HeldBy())
+		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())
 	c.config.Events.Eventf(about, corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
-		by.container, name, other.HeldBy())
+		by.name, name, other.HeldBy())
 }
 
 // trace makes a span of a claim that was written or could not be; most often there

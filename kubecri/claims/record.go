@@ -2,11 +2,9 @@ package claims
 
 import (
 	"cmp"
-	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // maxEarly is how many Events of Instances wait until the runtime has said what runs here; further
@@ -29,10 +27,8 @@ func (c *Claims) RecordEvents(instance, reason, message string) {
 func (c *Claims) keepEarly(e early) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.known:
+	if c.isKnown() {
 		return false
-	default:
 	}
 	if len(c.early) < maxEarly {
 		c.early = append(c.early, e)
@@ -40,13 +36,8 @@ func (c *Claims) keepEarly(e early) bool {
 	return true
 }
 
-// recordEarly writes the Events that waited, once the runtime has said what runs here.
-func (c *Claims) recordEarly(ctx context.Context) {
-	select {
-	case <-c.known:
-	case <-ctx.Done():
-		return
-	}
+// recordEarly writes the Events that waited, now that the runtime has said what runs here.
+func (c *Claims) recordEarly() {
 	c.mu.Lock()
 	all := c.early
 	c.early = nil
@@ -58,13 +49,8 @@ func (c *Claims) recordEarly(ctx context.Context) {
 
 func (c *Claims) record(instance, reason, message string) {
 	for _, pod := range c.containers.pods(instance) {
-		c.config.Events.Event(podReference(pod), corev1.EventTypeWarning, reason, message)
+		c.config.Events.Event(pod.Reference(), corev1.EventTypeWarning, reason, message)
 	}
-}
-
-// podReference is the pod as the object of an Event.
-func podReference(pod Pod) *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
 // pods returns those whose containers use a slot of the Instance, in order.

@@ -6,35 +6,20 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Runtime is what is asked of the container runtime.
-type Runtime interface {
-	crilist.Runtime
-	crilist.EventSource
-}
+type Runtime = crilist.Runtime
 
-const (
-	// runtimeTimeout bounds one question to the runtime.
-	runtimeTimeout = 30 * time.Second
-	// minRuntimeRetry and maxRuntimeRetry bound the wait before the runtime is asked again
-	// after an error. A runtime that comes back is asked at once: its connection says so.
-	minRuntimeRetry, maxRuntimeRetry = time.Second, time.Minute
-)
-
-// runtimeRetries are the waits after errors that follow each other.
-func runtimeRetries() wait.Backoff {
-	return wait.Backoff{Duration: minRuntimeRetry, Factor: 2, Jitter: 0.1, Steps: 10, Cap: maxRuntimeRetry}
-}
+// runtimeTimeout bounds one question to the runtime.
+const runtimeTimeout = 30 * time.Second
 
 // resyncLoop asks the runtime at start, periodically and when a relist is wanted, until it
 // has an answer.
@@ -42,14 +27,14 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := c.config.Clock.NewTicker(c.config.Resync)
 	defer ticker.Stop()
-	backoff, failing := runtimeRetries(), false
+	backoff, failing := crilist.Retries(), false // a runtime that comes back is asked at once: its connection says so
 	for step := 0; ; step++ {
 		again, err := c.resync(ctx)
 		var retry <-chan time.Time
 		switch {
 		case err != nil && ctx.Err() == nil:
 			if !failing { // once an outage
-				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; trying again", "longestWait", maxRuntimeRetry)
+				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; trying again", "longestWait", crilist.MaxRetry)
 			}
 			failing = true
 			retry = c.config.Clock.After(backoff.Step())
@@ -57,7 +42,7 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 			if failing {
 				logger.Info("Listed the runtime's containers again")
 			}
-			backoff, failing = runtimeRetries(), false
+			backoff, failing = crilist.Retries(), false
 			if again = c.config.Kubelet.again(step, again); again > 0 {
 				retry = c.config.Clock.After(again)
 			}
@@ -80,12 +65,6 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 	}
 }
 
-func (c *Claims) setResyncError(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resyncError = err
-}
-
 // ResyncError returns why the runtime's containers could not be listed when last tried;
 // nil when they were, or have not been asked for yet.
 func (c *Claims) ResyncError() error {
@@ -99,17 +78,17 @@ func (c *Claims) ResyncError() error {
 func (c *Claims) resync(ctx context.Context) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
-	select {
-	case c.resyncing <- struct{}{}:
-		defer func() { <-c.resyncing }()
-	case <-ctx.Done():
+	if c.resyncing.Acquire(ctx, 1) != nil {
 		return 0, fmt.Errorf("wait for another listing of the runtime's containers: %w", context.Cause(ctx))
 	}
+	defer c.resyncing.Release(1)
 	if err = c.readContainers(ctx); err == nil && c.config.Kubelet != nil {
 		again, err = c.config.Kubelet.Ask(ctx)
 	}
 	c.config.Metrics.Resynced(err)
-	c.setResyncError(err)
+	c.mu.Lock()
+	c.resyncError = err
+	c.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
@@ -134,13 +113,22 @@ func (c *Claims) readContainers(ctx context.Context) error {
 		return err
 	}
 	c.containers.finishSync(since, listed)
-	select {
-	case <-c.known:
-	default:
+	if !c.isKnown() {
 		klog.FromContext(ctx).Info("Read from the runtime which containers use slots", "containers", len(listed))
 		close(c.known)
+		c.recordEarly()
 	}
 	return nil
+}
+
+// isKnown reports whether the runtime has been asked since the start.
+func (c *Claims) isKnown() bool {
+	select {
+	case <-c.known:
+		return true
+	default:
+		return false
+	}
 }
 
 // list returns the containers that use slots.
@@ -176,34 +164,24 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) *user {
 	u := &user{
 		id: container.Id, sandbox: container.PodSandboxId,
-		name: kubelettypes.GetContainerName(container.Labels),
-		pod: Pod{
-			Namespace: kubelettypes.GetPodNamespace(container.Labels),
-			Name:      kubelettypes.GetPodName(container.Labels),
-			UID:       kubelettypes.GetPodUID(container.Labels),
-		},
-		slots: map[slot.Name]v1alpha1.Level{},
+		name: kubelettypes.GetContainerName(container.Labels), pod: PodOf(container.Labels),
 	}
-	used, err := Used(container.Annotations)
-	if err != nil {
+	var err error
+	if u.slots, err = Used(container.Annotations); err != nil {
 		klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
 	}
-	if c.config.Kubelet != nil {
-		u.ids = map[slot.Name]string{}
-	}
-	for name, use := range used {
-		u.slots[name] = use.Level
-		if u.ids != nil {
-			u.ids[name] = use.Holder
+	if c.config.Kubelet == nil { // the pod holds them
+		for name, use := range u.slots {
+			u.slots[name] = Use{use.Level, u.pod.UID}
 		}
 	}
-	if len(u.slots) == 0 && u.ids == nil {
+	if len(u.slots) == 0 && c.config.Kubelet == nil {
 		assigned, err := assignment.OfContainer(podAnnotations, u.pod.UID, c.config.Node, u.name)
 		if err != nil { // it was created without devices, then
 			return nil
 		}
 		for _, g := range assigned.Grants {
-			u.slots[g.Slot] = levelOf(g)
+			u.slots[g.Slot] = Use{levelOf(g), u.pod.UID}
 		}
 	}
 	if len(u.slots) == 0 {

@@ -10,17 +10,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A runtime whose list fails for long is asked less and less, at least once a minute.
-func TestRuntimeRetries(t *testing.T) {
-	backoff := runtimeRetries()
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60} {
-		want *= time.Second
-		if got := backoff.Step(); got < want || got > want+want/10 {
-			t.Errorf("wait %d is %s, want %s or a tenth more", i, got, want)
-		}
-	}
-}
-
 // While the runtime cannot be listed, what is known stays: nothing is released, and who
 // needs the list is told what is wrong with it.
 func TestListThatFails(t *testing.T) {
@@ -38,7 +27,7 @@ func TestListThatFails(t *testing.T) {
 
 	r.change(func() { r.down = false })
 	f.Resync()
-	await(t, "the list", func() bool { return f.containers.isKnown() && f.ResyncError() == nil })
+	await(t, "the list", func() bool { return f.isKnown() && f.ResyncError() == nil })
 	r.change(func() { r.down = true })
 	if _, err := f.resync(t.Context()); err == nil {
 		t.Fatal("no error")

@@ -78,7 +78,8 @@ func (c *Claims) keepPromises(ctx context.Context) time.Duration {
 	if err == nil || ctx.Err() != nil {
 		return next
 	}
-	klog.FromContext(ctx).Error(err, "Cannot say that this node is there: containers whose slots would be released are stopped before that", "silent", c.fence.silent().Round(time.Second))
+	silent, _ := c.fence.silent()
+	klog.FromContext(ctx).Error(err, "Cannot say that this node is there: containers whose slots would be released are stopped before that", "silent", silent.Round(time.Second))
 	next = c.fence.beforeStop(min(next, fenceRetry))
 	if due = c.due(); len(due) > 0 {
 		c.stopAll(ctx, due)
@@ -88,12 +89,7 @@ func (c *Claims) keepPromises(ctx context.Context) time.Duration {
 }
 
 // fenceSoon has promises kept now.
-func (c *Claims) fenceSoon() {
-	select {
-	case c.fenced <- struct{}{}:
-	default: // they are to be already
-	}
-}
+func (c *Claims) fenceSoon() { ask(c.fenced) }
 
 // fenceCreated stops a container whose creation began before the fence was up. It does not wait.
 func (c *Claims) fenceCreated(u *user) {
@@ -110,7 +106,7 @@ func (c *Claims) fenceCreated(u *user) {
 // those of slots that are neither claimed nor used any more.
 func (c *Claims) shortestPromise() (shortest time.Duration, ok bool) {
 	for name, p := range c.fence.all() {
-		if c.isSynced() && c.containers.isKnown() && c.store.get(name) == nil && !c.containers.uses(name) {
+		if c.isSynced() && c.isKnown() && c.store.get(name) == nil && !c.containers.uses(name) {
 			c.fence.forget(name)
 			continue
 		}
@@ -136,7 +132,7 @@ func (c *Claims) due() []due {
 		if !c.fence.up(p.after()) {
 			continue
 		}
-		for _, u := range c.containers.running(name) {
+		for _, u := range c.containers.use(name).held {
 			all = append(all, due{u, name, p})
 		}
 	}
@@ -155,8 +151,9 @@ func (c *Claims) stopAll(ctx context.Context, all []due) {
 		workqueue.ParallelizeUntil(context.Background(), fenceStops, len(all), func(i int) {
 			d := all[i]
 			defer c.containers.stopping(d.user.id, false)
+			silent, _ := c.fence.silent()
 			logger := klog.FromContext(ctx).WithValues("slot", d.slot.String(), "pod", klog.KRef(d.user.pod.Namespace, d.user.pod.Name), "container", d.user.name,
-				"silent", c.fence.silent().Round(time.Second), "releaseUnreachableAfter", d.after())
+				"silent", silent.Round(time.Second), "releaseUnreachableAfter", d.after())
 			_, left := c.fence.left(d.after())
 			if err := c.stop(ctx, d.user, left); err != nil {
 				logger.Error(err, "Cannot stop a container whose slot may be given to another; trying again")
@@ -199,7 +196,7 @@ func (c *Claims) stop(ctx context.Context, u user, left time.Duration) error {
 // stopLost stops the containers here of a slot that another has claimed after this node was silent
 // for longer than it had promised: they run because kubecri did not, or the machine was suspended.
 func (c *Claims) stopLost(ctx context.Context, name slot.Name) (stopped []user, err error) {
-	for _, u := range c.containers.running(name) {
+	for _, u := range c.containers.use(name).held {
 		if err := c.stop(ctx, u, 0); err != nil {
 			return stopped, fmt.Errorf("slot %s, which is another's, is used by container %q of pod %s, delete the pod: %w", name, u.name, u.pod, err)
 		}

@@ -17,6 +17,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
 
 // Containers whose slots would be released are stopped side by side, and none gets more than half of
@@ -255,7 +257,7 @@ func TestNoPromiseWithoutCheckpoint(t *testing.T) {
 	}
 	await(t, "the way to be free", func() bool { return os.RemoveAll(temporary) == nil })
 	await(t, "the checkpoint", func() bool {
-		clock.Step(maxRuntimeRetry / 4)
+		clock.Step(crilist.MaxRetry / 4)
 		return f.CheckpointError() == nil
 	})
 	f.mustCreate(t, "c3", "u3", "cam", "cam-b2-0")

@@ -21,9 +21,9 @@ import (
 type store struct {
 	node string
 	// ids says that ids of the kubelet's hold slots: a claim that names a pod is another mode's.
-	ids    bool
-	cached cache.Indexer
-	Writer
+	ids     bool
+	API     typed.SlotClaimInterface
+	cached  cache.Indexer
 	own     *ownwrites.Writes[*v1alpha1.SlotClaim]
 	writing Locks[slot.Name] // one at a time
 }
@@ -45,11 +45,7 @@ var ByInstance = cache.Indexers{InstanceIndex: func(obj any) ([]string, error) {
 }}
 
 func newStore(node string, api typed.SlotClaimInterface, cached cache.Indexer, clock clock.PassiveClock) *store {
-	own := ownwrites.New[*v1alpha1.SlotClaim](clock)
-	return &store{node: node, cached: cached, own: own, Writer: Writer{
-		API:     api,
-		Wrote:   func(_ slot.Name, claim *v1alpha1.SlotClaim) { own.Wrote(claim) },
-		Deleted: func(name slot.Name, uid types.UID) { own.Deleted(name.String(), uid) }}}
+	return &store{node: node, API: api, cached: cached, own: ownwrites.New[*v1alpha1.SlotClaim](clock)}
 }
 
 // lock makes the caller the only one in this process who is at the slot's claim.

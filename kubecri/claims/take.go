@@ -35,10 +35,7 @@ type Taken struct {
 // was not answered, if there is one, stays for the pod's next try as long as the pod
 // is entitled to use the slot.
 func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
-	if err := r.verify(); err != nil {
-		return nil, err
-	}
-	levels, err := r.levels()
+	uses, err := r.verify()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +44,7 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	if err := c.ready(ctx, &r); err != nil {
 		return nil, err
 	}
-	t := &Taken{claims: c, user: &user{sandbox: r.Sandbox, pod: r.Pod, name: r.Container, slots: levels}}
+	t := &Taken{claims: c, user: &user{sandbox: r.Sandbox, pod: r.Pod, name: r.Container, slots: uses}}
 	if err := c.containers.begin(t.user); err != nil {
 		c.Resync() // should the other container have gone behind our back
 		return nil, err
@@ -169,7 +166,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			return false, nil, err
 		}
 	}
-	wrote, other, err = c.store.Create(ctx, name, spec, owner, c.fence.stands)
+	wrote, other, err = c.store.create(ctx, name, spec, owner, c.fence.stands)
 	made := c.store.get(name)
 	if err != nil || other != nil || made == nil {
 		return wrote, other, err
@@ -190,7 +187,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 
 // release deletes this node's claim of the slot.
 func (c *Claims) release(ctx context.Context, name slot.Name, claim *v1alpha1.SlotClaim) error {
-	if err := c.store.Remove(ctx, name, claim.UID); err != nil {
+	if err := c.store.remove(ctx, name, claim.UID); err != nil {
 		return err
 	}
 	c.fence.forget(name)

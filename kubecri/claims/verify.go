@@ -22,18 +22,6 @@ type Request struct {
 	Requested map[string]int64
 }
 
-// levels returns how the container requests each slot. A slot twice is refused.
-func (r *Request) levels() (map[slot.Name]v1alpha1.Level, error) {
-	levels := make(map[slot.Name]v1alpha1.Level, len(r.Grants))
-	for _, g := range r.Grants {
-		if _, twice := levels[g.Slot]; twice {
-			return nil, Refusef("slot %s is assigned twice to the container", g.Slot)
-		}
-		levels[g.Slot] = levelOf(g)
-	}
-	return levels, nil
-}
-
 func levelOf(g assignment.Grant) v1alpha1.Level {
 	if g.InstanceLevel() {
 		return v1alpha1.InstanceLevel
@@ -54,14 +42,20 @@ func same(c *v1alpha1.SlotClaim, spec v1alpha1.SlotClaimSpec) bool {
 		c.Spec.NodeName == spec.NodeName && c.Spec.Holder == spec.Holder && c.Spec.Level == spec.Level
 }
 
-// verify checks that the container gets as many of each resource as it asks for:
-// more than it requests is not its entitlement, and with fewer it would run without a device.
-func (r *Request) verify() error {
+// verify checks that the container gets as many of each resource as it asks for, and no slot twice:
+// more than it requests is not its entitlement, and with fewer it would run without a device. It
+// returns how the container is to use each slot.
+func (r *Request) verify() (map[slot.Name]Use, error) {
 	if err := assignment.CheckSurplus(r.Grants, r.Requested); err != nil {
-		return Refusef("%v", err)
+		return nil, Refusef("%v", err)
 	}
 	granted := map[string]int64{}
+	uses := make(map[slot.Name]Use, len(r.Grants))
 	for _, g := range r.Grants {
+		if _, twice := uses[g.Slot]; twice {
+			return nil, Refusef("slot %s is assigned twice to the container", g.Slot)
+		}
+		uses[g.Slot] = Use{levelOf(g), r.Pod.UID}
 		granted[g.Resource]++
 	}
 	var missing []string
@@ -71,10 +65,10 @@ func (r *Request) verify() error {
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return uses, nil
 	}
 	slices.Sort(missing)
-	return Refusef("%d slots of %s%s are assigned, and the container requests %d: delete the pod, and its next one is assigned anew",
+	return nil, Refusef("%d slots of %s%s are assigned, and the container requests %d: delete the pod, and its next one is assigned anew",
 		granted[missing[0]], assignment.ResourcePrefix, missing[0], r.Requested[missing[0]])
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -281,5 +282,16 @@ func TestOtherErrorsAreReturned(t *testing.T) {
 	defer conn.Close()
 	if _, err := List(t.Context(), runtimeapi.NewRuntimeServiceClient(conn)); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v, want Unavailable", err)
+	}
+}
+
+// A runtime whose list fails for long is asked less and less, at least once a minute.
+func TestRetries(t *testing.T) {
+	backoff := Retries()
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60} {
+		want *= time.Second
+		if got := backoff.Step(); got < want || got > want+want/10 {
+			t.Errorf("wait %d is %s, want %s or a tenth more", i, got, want)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,15 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// EventSource is a runtime that tells what happens to containers.
-type EventSource interface {
-	GetContainerEvents(ctx context.Context, in *runtimeapi.GetEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], error)
-}
-
 // Events calls happened for each of the runtime's events, one after the other, until the
 // runtime ends the stream or ctx is done. Its error is never nil, and its code is
 // Unimplemented of a runtime that has no events.
-func Events(ctx context.Context, runtime EventSource, happened func(*runtimeapi.ContainerEventResponse)) error {
+func Events(ctx context.Context, runtime Runtime, happened func(*runtimeapi.ContainerEventResponse)) error {
 	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return err
@@ -43,13 +37,17 @@ func Events(ctx context.Context, runtime EventSource, happened func(*runtimeapi.
 	}
 }
 
-// Between two attempts to listen are minRetry, where the runtime is away, which costs nothing to ask, or up to
-// maxRetry.
-const minRetry, maxRetry = time.Second, time.Minute
+// MinRetry and MaxRetry bound the wait before a runtime is asked again after an error.
+const MinRetry, MaxRetry = time.Second, time.Minute
+
+// Retries are the waits after errors of a runtime that follow each other.
+func Retries() wait.Backoff {
+	return wait.Backoff{Duration: MinRetry, Factor: 2, Jitter: 0.1, Steps: 10, Cap: MaxRetry}
+}
 
 // Followed is a runtime whose events Follow listens to.
 type Followed struct {
-	Runtime EventSource
+	Runtime Runtime
 	Clock   clock.Clock
 	// Otherwise is how often its containers are listed without an event, and a runtime without events is
 	// asked for them again: another version may run by then.
@@ -63,17 +61,16 @@ type Followed struct {
 func Follow(ctx context.Context, f Followed) {
 	logger := klog.FromContext(ctx)
 	logged := false
-	retries := wait.Backoff{Duration: minRetry, Factor: 2, Jitter: 0.1, Steps: 10, Cap: maxRetry}
-	for backoff := retries; ; {
+	for backoff := Retries(); ; {
 		began := f.Clock.Now()
 		err := Events(ctx, f.Runtime, f.Happened)
 		if ctx.Err() != nil {
 			return
 		}
-		if f.Clock.Since(began) > maxRetry {
-			backoff = retries
+		if f.Clock.Since(began) > MaxRetry {
+			backoff = Retries()
 		}
-		after := minRetry
+		after := MinRetry
 		switch status.Code(err) {
 		case codes.Unimplemented:
 			if !logged {
@@ -82,7 +79,7 @@ func Follow(ctx context.Context, f Followed) {
 					"resync", f.Otherwise)
 			}
 			after = f.Otherwise
-		case codes.Unavailable:
+		case codes.Unavailable: // the runtime is away, which costs nothing to ask
 		default:
 			after = backoff.Step()
 		}

@@ -96,7 +96,7 @@ func TestAkrisReconciliation(t *testing.T) {
 	}
 	ids := map[string]string{}
 	for _, h := range r.holds("") {
-		ids[h.use.Holder] = h.resource
+		ids[h.Holder] = h.resource
 	}
 	if want := map[string]string{"config-a-1": "akri.sh/instance", "instance-a-1": "akri.sh/instance-a"}; !maps.Equal(ids, want) {
 		t.Errorf("held are %v, want %v", ids, want)

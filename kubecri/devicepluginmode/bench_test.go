@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -26,7 +25,7 @@ func BenchmarkDecide(b *testing.B) {
 				devices[i] = fmt.Sprint("device-", i)
 			}
 			r := newRig(b, newAPI(), "a", spec, devices...)
-			for i, in := range r.resource(cam).(*deviceids.Configuration).Instances {
+			for i, in := range r.resource(cam).Instances {
 				s := slot.Name{Instance: in.Name, Index: 1}
 				id := map[string]string{"Container": fmt.Sprint("cam-", i), "Node": in.Name, "none": s.String()}[name]
 				key, value := slot.Annotation(s, id)

@@ -33,7 +33,7 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	if _, err := former.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
-	used := former.holds("")[0].slot
+	used := former.holds("")[0].Slot
 	former.ran = true
 	kill := run(t, former.claims.Run)
 	await(t, "the checkpoint", func() (bool, string) {

@@ -28,6 +28,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -197,20 +198,21 @@ func newRigWith(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec
 		own.Spec.Devices = append(own.Spec.Devices, listed)
 		seen[listed.Instance()] = discovery.Device{ID: d, Properties: map[string]string{"URL": "rtsp://" + d}, Variables: map[string]bool{"URL": true}}
 	}
-	config := Config{Node: node, Client: client{akri, a},
+	config := Config{Config: claims.Config{Node: node, Client: client{akri, a},
 		Configurations: configurations{factory.Akri().V0().Configurations(), r},
-		Slices:         deviceSlices{factory.Kubeslot().V1alpha1().DeviceSlices(), r},
 		Claims:         claimsHere{factory.Kubeslot().V1alpha1().SlotClaims(), r},
 		Pods:           pods{core.Core().V1().Pods(), r},
 		Nodes:          nodes{core.Core().V1().Nodes(), r},
-		Devices:        func() (map[string]discovery.Device, <-chan struct{}) { return seen, nil },
+		Runtime:        r.machine, Events: r.events, Clock: rigClock{r: r}},
+		Slices:  deviceSlices{factory.Kubeslot().V1alpha1().DeviceSlices(), r},
+		Devices: func() (map[string]discovery.Device, <-chan struct{}) { return seen, nil },
 		Device: func(_ context.Context, instance string) (discovery.Device, error) {
 			if d, ok := seen[instance]; ok {
 				return d, nil
 			}
 			return discovery.Device{}, errors.New("not seen")
 		},
-		Runtime: r.machine, PodResources: r.machine, Directory: t.TempDir(), Events: r.events, Clock: rigClock{r: r}}
+		PodResources: r.machine, Directory: t.TempDir()}
 	change(&config)
 	p, err := New(config)
 	if err != nil {

@@ -86,13 +86,13 @@ func (a *asks) since(all []held, now time.Time) {
 	there := map[slot.Name]bool{}
 	for i := range all {
 		h := &all[i]
-		there[h.slot] = true
-		if _, known := a.at[h.slot]; !known {
-			a.at[h.slot] = now
+		there[h.Slot] = true
+		if _, known := a.at[h.Slot]; !known {
+			a.at[h.Slot] = now
 		}
-		h.asked = a.at[h.slot]
-		if h.claim != nil {
-			delete(a.unclaimed, h.slot)
+		h.asked = a.at[h.Slot]
+		if h.Claim != nil {
+			delete(a.unclaimed, h.Slot)
 		}
 	}
 	maps.DeleteFunc(a.at, func(name slot.Name, at time.Time) bool {
@@ -107,9 +107,9 @@ func (a *asks) release(decided []held) (freed bool) {
 	defer a.mu.Unlock()
 	a.releasable = map[slot.Name]time.Time{}
 	for _, h := range decided {
-		a.releasable[h.slot] = h.asked
-		freed = freed || h.claim == nil
-		delete(a.unclaimed, h.slot)
+		a.releasable[h.Slot] = h.asked
+		freed = freed || h.Claim == nil
+		delete(a.unclaimed, h.Slot)
 	}
 	return freed
 }
@@ -134,8 +134,8 @@ func (p *Plugins) holds(instance string) []held {
 		there[h.Slot] = true
 		configuration, _ := slot.SplitInstance(h.Slot.Instance)
 		resource := resourceOf(configuration, h.Slot.Instance, h.Level)
-		all = append(all, held{slot: h.Slot, use: h.Use, claim: h.Claim, resource: resource,
-			inUse: h.Used || len(listed[resource][h.Holder]) > 0})
+		h.Used = h.Used || len(listed[resource][h.Holder]) > 0
+		all = append(all, held{Holding: h, resource: resource})
 	}
 	for _, h := range p.claims.Holdings(instance) {
 		add(h)
@@ -146,19 +146,6 @@ func (p *Plugins) holds(instance string) []held {
 		if !there[name] && (instance == "" || name.Instance == instance) {
 			add(claims.Holding{Slot: name, Use: use})
 		}
-	}
-	return all
-}
-
-// heldInstances returns the Instances of which this node holds slots, by Configuration.
-func (p *Plugins) heldInstances() map[string]map[string]bool {
-	all := map[string]map[string]bool{}
-	for _, h := range p.holds("") {
-		configuration, _ := slot.SplitInstance(h.slot.Instance)
-		if all[configuration] == nil {
-			all[configuration] = map[string]bool{}
-		}
-		all[configuration][h.slot.Instance] = true
 	}
 	return all
 }
@@ -179,14 +166,15 @@ func (p *Plugins) Held() (instances map[string]bool, known bool) {
 	return held, true
 }
 
-// instance makes the Instance for a decision, of what is known of its device. onlyHere is set where no
-// other node can have it.
-func (p *Plugins) instance(name string, capacity int, usable, onlyHere bool) *deviceids.Instance {
+// instance makes the Instance for a decision, of what is known of its device.
+func (p *Plugins) instance(name string, capacity int, usable bool) *deviceids.Instance {
 	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
 	for _, h := range p.holds(name) {
-		in.Holds = append(in.Holds, deviceids.Hold{Index: h.slot.Index, ID: h.use.Holder, Level: h.use.Level})
+		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
+	device, seen := p.seenDevice(name)
+	onlyHere := seen && claims.OnlyHere(p.Node, name, device)
 	for _, c := range p.others(name) {
 		if s, err := c.Slot(); err == nil && (!onlyHere || c.Spec.NodeName == p.Node) {
 			in.Others[s.Index] = whose(c)

@@ -10,12 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -43,7 +44,7 @@ func (p *Plugins) ask(ctx context.Context) (again time.Duration, err error) {
 		return 0, nil
 	}
 	all := p.holds("")
-	now := p.now()
+	now := p.Clock.Now()
 	p.asks.since(all, now)
 	release, again := decideRelease(all, p.requested(), now)
 	freed := p.asks.release(release)
@@ -63,13 +64,13 @@ func (p *Plugins) showPods(ctx context.Context, all []held, listed listing) erro
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	wrong := slices.DeleteFunc(all, func(h held) bool {
-		pods := listed[h.resource][h.use.Holder]
-		return h.claim == nil || len(pods) != 1 || h.claim.Annotations[v1alpha1.PodAnnotation] == pods[0].String()
+		pods := listed[h.resource][h.Holder]
+		return h.Claim == nil || len(pods) != 1 || h.Claim.Annotations[v1alpha1.PodAnnotation] == pods[0].String()
 	})
 	errs := make([]error, len(wrong))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(wrong), func(i int) {
 		h := wrong[i]
-		errs[i] = p.claims.Annotate(ctx, h.claim, listed[h.resource][h.use.Holder][0].String())
+		errs[i] = p.claims.Annotate(ctx, h.Claim, listed[h.resource][h.Holder][0].String())
 	})
 	return errors.Join(errs...)
 }
@@ -90,10 +91,10 @@ func (p *Plugins) readPodResources(ctx context.Context) (listing, error) {
 					continue
 				}
 				if all[d.ResourceName] == nil {
-					all[d.ResourceName] = map[string][]podName{}
+					all[d.ResourceName] = map[string][]types.NamespacedName{}
 				}
 				for _, id := range d.DeviceIds {
-					who := podName{pod.Namespace, pod.Name}
+					who := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 					if !slices.Contains(all[d.ResourceName][id], who) {
 						all[d.ResourceName][id] = append(all[d.ResourceName][id], who)
 					}
@@ -110,7 +111,7 @@ func (p *Plugins) requested() map[string]int64 {
 	pods, _ := p.Pods.Lister().List(labels.Everything()) // from memory
 	sum := map[string]int64{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName != p.Node || ended(pod) {
+		if pod.Spec.NodeName != p.Node || informers.PodEnded(pod) {
 			continue
 		}
 		for name, n := range requests(pod) {
@@ -131,35 +132,20 @@ func requests(pod *corev1.Pod) map[string]int64 {
 	return amounts
 }
 
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // releasable reports whether this node holds slots of the Configuration that nobody is known to use.
 func (p *Plugins) releasable(configuration string) bool {
 	return slices.ContainsFunc(p.holds(""), func(h held) bool {
-		c, _ := slot.SplitInstance(h.slot.Instance)
-		return c == configuration && !h.inUse
+		c, _ := slot.SplitInstance(h.Slot.Instance)
+		return c == configuration && !h.Used
 	})
 }
 
 // followPods asks for a relist when a pod that had slots is over.
 func (p *Plugins) followPods() error {
-	over := func(obj any) {
-		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = last.Obj
-		}
-		if pod, ok := obj.(*corev1.Pod); ok && len(requests(pod)) > 0 {
+	_, err := p.Pods.Informer().AddEventHandler(informers.EachPodOver(func(pod *corev1.Pod) {
+		if len(requests(pod)) > 0 {
 			p.claims.Resync()
 		}
-	}
-	_, err := p.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok && ended(pod) {
-				over(pod)
-			}
-		},
-		DeleteFunc: over,
-	})
+	}))
 	return err
 }

@@ -30,7 +30,7 @@ func TestContainersThatMayLiveKeepTheirSlots(t *testing.T) {
 		if err := r.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if is := slices.ContainsFunc(r.holds(""), func(h held) bool { return h.slot == name && h.inUse }); is != used {
+		if is := slices.ContainsFunc(r.holds(""), func(h held) bool { return h.Slot == name && h.Used }); is != used {
 			t.Errorf("%v: the slot is in use: %t, want %t", state, is, used)
 		}
 	}

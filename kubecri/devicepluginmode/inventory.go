@@ -11,6 +11,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -27,10 +28,6 @@ type served struct {
 	taken bool
 	// devices says, by Instance, of those that the node sees whether slots are given.
 	devices map[string]bool
-	// onlyHere are those of them that are not shared: their Instances' hashes are made of this
-	// node's name, so that another node's claim of their slots counts for nobody, and only
-	// keeps the name taken.
-	onlyHere map[string]bool
 	// held are the Instances of which this node holds slots.
 	held map[string]bool
 }
@@ -52,7 +49,7 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 	of := func(name string) *served {
 		s := inv[name]
 		if s == nil {
-			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, onlyHere: map[string]bool{}, held: map[string]bool{}}
+			s = &served{configuration: oldest.InForce(name), devices: map[string]bool{}, held: map[string]bool{}}
 			s.refused = s.configuration != nil && s.configuration.Spec.Unique() == v0.UniquePerPod
 			inv[name] = s
 		}
@@ -72,10 +69,10 @@ func (p *Plugins) takeInventory() (inventory, <-chan struct{}) {
 		_, is := seen[d.Instance()]
 		s := of(c.Name)
 		s.devices[d.Instance()] = is && !d.Unschedulable && !heldByDRA(c, d.Instance())
-		s.onlyHere[d.Instance()] = !d.Shared
 	}
-	for configuration, instances := range p.heldInstances() {
-		maps.Copy(of(configuration).held, instances)
+	for _, h := range p.holds("") {
+		configuration, _ := slot.SplitInstance(h.Slot.Instance)
+		of(configuration).held[h.Slot.Instance] = true
 	}
 	// Of two that ask for one resource there is one plugin, also while slots of both are held.
 	for name, s := range inv {
@@ -118,6 +115,14 @@ func (k key) name() string {
 	return k.configuration
 }
 
+// level is that of claims for the plugin's ids.
+func (k key) level() v1alpha1.Level {
+	if k.instance != "" {
+		return v1alpha1.InstanceLevel
+	}
+	return v1alpha1.ConfigurationLevel
+}
+
 // keys are those of the plugins that there are to be.
 func (inv inventory) keys(instances bool) map[key]bool {
 	all := map[key]bool{}
@@ -136,7 +141,7 @@ func (inv inventory) keys(instances bool) map[key]bool {
 
 // resource makes what a decision about the plugin's ids is made of; nil when there is
 // nothing of it any more.
-func (p *Plugins) resource(k key) deviceids.Resource {
+func (p *Plugins) resource(k key) *deviceids.Resource {
 	p.mu.Lock()
 	s := p.inventory[k.configuration]
 	p.mu.Unlock()
@@ -144,18 +149,18 @@ func (p *Plugins) resource(k key) deviceids.Resource {
 		return nil
 	}
 	listed := p.claimsListed(k.configuration) // before that nobody knows what is free
-	if k.instance != "" {
-		return p.instance(k.instance, s.capacity(k.instance), s.devices[k.instance] && listed, s.onlyHere[k.instance])
+	r := &deviceids.Resource{Name: k.name(), Level: k.level()}
+	instances, usable := []string{k.instance}, listed
+	if k.instance == "" {
+		instances, usable, r.Unique = s.instances(), listed && !s.refused, v0.UniquePerContainer
+		if s.configuration != nil {
+			r.Unique = s.configuration.Spec.Unique()
+		}
 	}
-	c := &deviceids.Configuration{Name: k.configuration, Unique: v0.UniquePerContainer}
-	if s.configuration != nil {
-		c.Unique = s.configuration.Spec.Unique()
+	for _, name := range instances {
+		r.Instances = append(r.Instances, p.instance(name, s.capacity(name), usable && s.devices[name]))
 	}
-	for _, name := range s.instances() {
-		usable := s.devices[name] && !s.refused && listed
-		c.Instances = append(c.Instances, p.instance(name, s.capacity(name), usable, s.onlyHere[name]))
-	}
-	return c
+	return r
 }
 
 // Served returns the resources that there are plugins of, with what the kubelet was last

@@ -173,8 +173,10 @@ func (p *Plugins) attend(ctx context.Context) (done bool) {
 
 // register serves the plugin and tells the kubelet of it.
 func (s *server) register(ctx context.Context, client pluginapi.RegistrationClient, kubelet os.FileInfo) error {
-	if isDone(s.ended) {
+	select {
+	case <-s.ended:
 		return nil
+	default:
 	}
 	if s.bound == nil {
 		if err := s.serve(ctx); err != nil {

@@ -247,8 +247,8 @@ func TestRefusedScope(t *testing.T) {
 	if keys[cam] || !keys[east()] || len(keys) != 1 {
 		t.Errorf("served are %v", keys)
 	}
-	r.recordRefused(inv)
-	r.recordRefused(inv)
+	r.recordRefused(nil, inv)
+	r.recordRefused(inv, inv)
 	if len(r.events.Events) != 1 {
 		t.Fatalf("%d Events, want 1", len(r.events.Events))
 	}

@@ -9,41 +9,32 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
-	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
-	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // reasonScope is of the Event about a Configuration that cannot be served here.
 const reasonScope = "UniqueScopeNotSupported"
 
-// Config is what Plugins need. All but CDI, Metrics, Tracer, Clock, HeldChanged, ListedChanged,
-// Checkpoint and NoInstances is required.
+// Config is what Plugins need. All but CDI, NoInstances and ListedChanged is required.
 type Config struct {
-	Node   string
-	Client clientset.Interface
-	// Configurations are those of all namespaces; Slices, Claims, Pods and Nodes those of
-	// this node. Whoever made the informers starts them, after New.
-	Configurations akriinformers.ConfigurationInformer
-	Slices         informers.DeviceSliceInformer
-	Claims         informers.SlotClaimInformer
-	Pods           coreinformers.PodInformer
-	Nodes          coreinformers.NodeInformer
+	// Config is of the node's claims, without Kubelet, Namespaces, Device and Resync. HeldChanged is called
+	// when Held of Plugins has something new to say. Whoever made the informers starts them, after New.
+	claims.Config
+	// Slices are those of this node.
+	Slices kubeslotinformers.DeviceSliceInformer
 	// Devices returns the devices that the node sees, by Instance, and what is closed when
 	// they may have changed.
 	Devices func() (map[string]discovery.Device, <-chan struct{})
@@ -51,26 +42,13 @@ type Config struct {
 	Device func(ctx context.Context, instance string) (discovery.Device, error)
 	// CDI returns the name by which the runtime knows a device, "" for none.
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
-	// Runtime and PodResources say what is in use.
-	Runtime      claims.Runtime
+	// PodResources says, with the runtime, what is in use.
 	PodResources podresourcesapi.PodResourcesListerClient
 	// Directory is the kubelet's for device plugins.
 	Directory string
 	// NoInstances leaves out the plugins of Instances: a node of thousands of devices
 	// would have as many resources in its status.
 	NoInstances bool
-	Events      record.EventRecorder
-	Metrics     *metrics.Metrics
-	Tracer      *tracing.Tracer
-	Clock       clock.WithTicker
-	// Believable, if set, waits until a slot that the API server has no claim of is free: a backup
-	// may have been restored that does not know others' claims.
-	Believable func(context.Context) error
-	// HeldChanged is called when Held has something new to say. It must not block.
-	HeldChanged func()
-	// Checkpoint is the path of the file that keeps the claims and their devices for the next process; ""
-	// for none. Its directory exists.
-	Checkpoint string
 	// ListedChanged is called after the kubelet got other amounts than before. It must not block.
 	ListedChanged func()
 }
@@ -82,7 +60,6 @@ type Plugins struct {
 	asks   *asks
 	// met are claims that were in the way, until the watches show them.
 	met        *ownwrites.Writes[*v1alpha1.SlotClaim]
-	now        func() time.Time
 	retryEvery time.Duration
 	resyncs    chan struct{} // asks for another inventory
 	running    sync.WaitGroup
@@ -92,9 +69,7 @@ type Plugins struct {
 	attending    sync.Mutex
 	unregistered bool
 	// allocating lets one at a time do so.
-	allocating mutex
-	// refused are the Configurations that have an Event, by UID; of the sync loop alone.
-	refused map[string]bool
+	allocating *semaphore.Weighted
 	// held is what Held said last; nil before it was known.
 	held map[string]bool
 
@@ -108,35 +83,26 @@ type Plugins struct {
 
 // New makes Plugins and registers with the informers, which the caller runs.
 func New(config Config) (*Plugins, error) {
-	switch {
-	case config.Node == "", config.Directory == "":
-		return nil, errors.New("devicepluginmode: node and directory are required")
-	case config.Client == nil, config.Configurations == nil, config.Slices == nil, config.Claims == nil, config.Pods == nil, config.Nodes == nil,
-		config.Devices == nil, config.Device == nil, config.Runtime == nil, config.PodResources == nil, config.Events == nil:
-		return nil, errors.New("devicepluginmode: client, informers, devices, runtime, pod-resources and event " +
-			"recorder are required")
+	if config.Directory == "" || config.Slices == nil || config.Devices == nil || config.Device == nil ||
+		config.PodResources == nil {
+		return nil, errors.New("devicepluginmode: directory, informers, devices and pod-resources are required")
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
 	p := &Plugins{Config: config, asks: newAsks(), met: ownwrites.New[*v1alpha1.SlotClaim](config.Clock),
-		now: config.Clock.Now, retryEvery: retryEvery,
-		resyncs: make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: newMutex(),
-		watches: map[string]*claimWatch{}, refused: map[string]bool{}, servers: map[key]*server{}}
+		retryEvery: retryEvery,
+		resyncs:    make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: semaphore.NewWeighted(1),
+		watches: map[string]*claimWatch{}, servers: map[key]*server{}}
+	of := config.Config
+	of.Kubelet, of.Device = &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps}, p.seenDevice
+	of.HeldChanged, of.Resync = p.resync, refreshEvery
 	var err error
-	p.claims, err = claims.New(claims.Config{Node: config.Node, Client: config.Client,
-		Configurations: config.Configurations,
-		Claims:         config.Claims, Pods: config.Pods, Nodes: config.Nodes, Namespaces: noNamespaces,
-		Runtime: config.Runtime,
-		Kubelet: &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps}, Believable: config.Believable, HeldChanged: p.resync,
-		Events: config.Events, Resync: refreshEvery, Checkpoint: config.Checkpoint, Device: p.seenDevice,
-		Metrics: config.Metrics, Tracer: config.Tracer, Clock: config.Clock})
-	if err != nil {
+	if p.claims, err = claims.New(of); err != nil {
 		return nil, fmt.Errorf("devicepluginmode: %w", err)
 	}
-	resyncs := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { p.resync() }, UpdateFunc: func(any, any) { p.resync() }, DeleteFunc: func(any) { p.resync() }}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
-		if _, err := informer.AddEventHandler(resyncs); err != nil {
+		if _, err := informer.AddEventHandler(informers.OnChange(p.resync)); err != nil {
 			return nil, fmt.Errorf("devicepluginmode: %w", err)
 		}
 	}
@@ -181,11 +147,6 @@ func (p *Plugins) informers() []cache.SharedIndexInformer {
 // synced reports whether the API server has been read.
 func (p *Plugins) synced() bool {
 	return !slices.ContainsFunc(p.informers(), func(i cache.SharedIndexInformer) bool { return !i.HasSynced() })
-}
-
-// noNamespaces is asked for claims of pods alone, which this mode does not make.
-func noNamespaces(context.Context, string) (map[string]string, error) {
-	return nil, errors.New("not known in device-plugin mode")
 }
 
 // seenDevice is the device behind an Instance, as it was seen when the inventory was taken.
@@ -246,13 +207,13 @@ func (p *Plugins) syncLoop(ctx context.Context) {
 func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 	inv, changed := p.takeInventory()
 	p.watchThese(ctx, inv)
-	p.recordRefused(inv)
 	if held, known := p.Held(); known && (p.held == nil || !maps.Equal(held, p.held)) {
 		if p.held = held; p.HeldChanged != nil {
 			p.HeldChanged()
 		}
 	}
 	p.mu.Lock()
+	before := p.inventory
 	p.inventory = inv
 	wanted := inv.keys(!p.NoInstances)
 	var end []*server
@@ -275,6 +236,7 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 		}
 	}
 	p.mu.Unlock()
+	p.recordRefused(before, inv)
 	for _, s := range end {
 		s.end(ctx)
 	}
@@ -314,31 +276,16 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 	}
 }
 
-// recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept.
-func (p *Plugins) recordRefused(inv inventory) {
-	there := map[string]bool{}
-	for _, s := range inv {
-		if s.configuration != nil {
-			there[string(s.configuration.UID)] = true
-		}
-	}
-	maps.DeleteFunc(p.refused, func(uid string, _ bool) bool { return !there[uid] })
-	for name, s := range inv {
-		if !s.refused || p.refused[string(s.configuration.UID)] {
+// recordRefused writes an Event about each Configuration whose uniqueScope cannot be kept, when it is
+// refused first.
+func (p *Plugins) recordRefused(before, now inventory) {
+	for name, s := range now {
+		was := before[name]
+		if !s.refused || was != nil && was.refused && was.configuration.UID == s.configuration.UID {
 			continue
 		}
-		p.refused[string(s.configuration.UID)] = true
 		p.Events.Eventf(s.configuration, corev1.EventTypeWarning, reasonScope,
 			"Node %s gives out slots by device plugins of the kubelet, which does not say which pod they are for, so it cannot keep uniqueScope Pod: it has no %s%s. Use uniqueScope Container or Node, or nodes of another mode.",
 			p.Node, assignment.ResourcePrefix, name)
-	}
-}
-
-func isDone(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

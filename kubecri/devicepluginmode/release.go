@@ -4,31 +4,24 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // settling is how long after it was asked for an id may be unknown to pod-resources: the
 // kubelet lists it once it has our answer.
 const settling = 2 * time.Second
 
-// listing is what pod-resources lists: the pods that have an id, by resource and id.
-type listing map[string]map[string][]podName
+// listing is what pod-resources lists: the pods that have an id, by resource and id. It has no UIDs.
+type listing map[string]map[string][]types.NamespacedName
 
-// podName is a pod as pod-resources names it, which has no UIDs.
-type podName struct{ namespace, name string }
-
-func (p podName) String() string { return p.namespace + "/" + p.name }
-
-// held is a slot that this node holds.
+// held is a slot that this node holds. It is Used also by what pod-resources lists.
 type held struct {
-	slot     slot.Name
-	use      claims.Use
-	claim    *v1alpha1.SlotClaim // nil for none
+	claims.Holding
 	resource string
-	inUse    bool      // by pod-resources or a container
 	asked    time.Time // when the kubelet last asked for the id; zero: never, or it was refused
 }
 
@@ -57,7 +50,7 @@ func decideRelease(all []held, requested map[string]int64, now time.Time) (relea
 	}
 	var idle []held
 	for _, h := range all {
-		if h.inUse {
+		if h.Used {
 			open[h.resource]--
 		} else {
 			idle = append(idle, h)

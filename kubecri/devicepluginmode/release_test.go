@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -12,7 +13,7 @@ func TestDecideRelease(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	h := func(index int, inUse bool, asked time.Time) held {
-		return held{slot: slot.Name{Instance: "cam-000000", Index: index}, resource: "akri.sh/cam", inUse: inUse, asked: asked}
+		return held{Holding: claims.Holding{Slot: slot.Name{Instance: "cam-000000", Index: index}, Used: inUse}, resource: "akri.sh/cam", asked: asked}
 	}
 	for _, test := range []struct {
 		name      string
@@ -38,7 +39,7 @@ func TestDecideRelease(t *testing.T) {
 			release, recheck := decideRelease(test.held, map[string]int64{"akri.sh/cam": test.requested}, now)
 			var indices []int
 			for _, h := range release {
-				indices = append(indices, h.slot.Index)
+				indices = append(indices, h.Slot.Index)
 			}
 			if !slices.Equal(indices, test.release) || recheck != test.recheck {
 				t.Errorf("releases %v and looks again after %s, want %v and %s", indices, recheck, test.release, test.recheck)

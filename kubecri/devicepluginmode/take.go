@@ -1,6 +1,7 @@
 package devicepluginmode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ const (
 // Allocate, which follows, finds them its own: two nodes that choose at the same time
 // choose the same slots, and here the one that is late can choose again.
 func (p *Plugins) prefer(ctx context.Context, k key, available, included []string, size int) ([]string, error) {
-	_, ids, err := p.take(ctx, k, func(r deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
+	_, ids, err := p.take(ctx, k, func(r *deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
 	return ids, err
 }
 
@@ -45,7 +46,7 @@ func (p *Plugins) allocate(ctx context.Context, k key, ids []string) (answer *pl
 	err error) {
 	ctx, span := p.Tracer.Call(ctx, "Allocate")
 	defer func() { span.End(err) }()
-	taken, _, err := p.take(ctx, k, func(deviceids.Resource) ([]string, error) { return ids, nil })
+	taken, _, err := p.take(ctx, k, func(*deviceids.Resource) ([]string, error) { return ids, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +70,13 @@ type taken struct {
 // The kubelet's list of ids may be old, and so may be what this node knows of claims. So
 // when another node has a slot already, there is another choice, by what is known now. When
 // there is none, what this node holds for nobody is released first.
-func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error)) (*taken, []string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
-	if err := p.allocating.lock(ctx); err != nil {
-		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", err)
+	if p.allocating.Acquire(ctx, 1) != nil {
+		return nil, nil, fmt.Errorf("wait for another container's allocation: %w", context.Cause(ctx))
 	}
-	defer p.allocating.unlock()
+	defer p.allocating.Release(1)
 	defer p.asks.chosen()
 	var wrote []slot.Name
 	refreshed := false
@@ -109,7 +110,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(deviceids.Resourc
 
 // decide chooses ids, and prepares what a container gets for them: everything that can go
 // wrong without a claim goes wrong before there is one.
-func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+func (p *Plugins) decide(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error)) (*taken, []string, error) {
 	r := p.resource(k)
 	if r == nil {
 		return nil, nil, fmt.Errorf("this node has no devices of %s%s", assignment.ResourcePrefix, k.name())
@@ -123,12 +124,13 @@ func (p *Plugins) decide(ctx context.Context, k key, choose func(deviceids.Resou
 		return nil, nil, err
 	}
 	p.asks.choose(grants) // before it is known that the devices are there: see Agent.state
-	answer, err := p.answer(ctx, k, r.Level(), grants)
+	answer, err := p.answer(ctx, k, grants)
 	return &taken{grants, answer}, ids, err
 }
 
 // answer is what a container gets for the grants.
-func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grants []deviceids.Grant) (*pluginapi.ContainerAllocateResponse, error) {
+func (p *Plugins) answer(ctx context.Context, k key, grants []deviceids.Grant,
+) (*pluginapi.ContainerAllocateResponse, error) {
 	devices := map[string]discovery.Device{}
 	var all []inject.Grant
 	for _, g := range grants {
@@ -144,7 +146,7 @@ func (p *Plugins) answer(ctx context.Context, k key, level v1alpha1.Level, grant
 		if p.CDI != nil {
 			grant.CDI = p.CDI(ctx, g.Slot.Instance, device)
 		}
-		if level == v1alpha1.ConfigurationLevel {
+		if k.level() == v1alpha1.ConfigurationLevel {
 			grant.Holder = g.ID
 		}
 		all = append(all, grant)
@@ -170,15 +172,11 @@ func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, w
 
 // claim makes the slots this node's. It returns those that it wrote, also with an error.
 func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {
-	p.asks.asked(grants, p.now())
-	level := v1alpha1.ConfigurationLevel
-	if k.instance != "" {
-		level = v1alpha1.InstanceLevel
-	}
+	p.asks.asked(grants, p.Clock.Now())
 	made, errs := make([]bool, len(grants)), make([]error, len(grants))
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), writers, len(grants), func(i int) {
 		errs[i] = p.untilDecided(ctx, func() (err error) {
-			made[i], err = p.hold(ctx, grants[i], level)
+			made[i], err = p.hold(ctx, grants[i], k.level())
 			return err
 		})
 	})
@@ -186,19 +184,14 @@ func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (w
 		if made[i] {
 			wrote = append(wrote, g.Slot)
 		}
+		p.slotsChanged(k.configuration, g.Slot.Instance)
 	}
-	for _, name := range instancesOf(grants) {
-		p.slotsChanged(k.configuration, name)
+	for _, err := range errs { // a failure that is no conflict will not pass
+		if err != nil && !errors.As(err, &conflict{}) {
+			return wrote, err
+		}
 	}
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-	if i < 0 {
-		return wrote, nil
-	}
-	// A failure that is no conflict will not pass.
-	if j := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.As(err, &conflict{}) }); j >= 0 {
-		i = j
-	}
-	return wrote, errs[i]
+	return wrote, cmp.Or(errs...)
 }
 
 // hold makes one slot this node's, or returns a conflict; made says that it was not before.
@@ -227,17 +220,7 @@ func (p *Plugins) hold(ctx context.Context, g deviceids.Grant, level v1alpha1.Le
 }
 
 func (p *Plugins) heldAs(name slot.Name, use claims.Use) bool {
-	return slices.ContainsFunc(p.holds(name.Instance), func(h held) bool { return h.slot == name && h.use == use })
-}
-
-func instancesOf(grants []deviceids.Grant) []string {
-	var names []string
-	for _, g := range grants {
-		if !slices.Contains(names, g.Slot.Instance) {
-			names = append(names, g.Slot.Instance)
-		}
-	}
-	return names
+	return slices.ContainsFunc(p.holds(name.Instance), func(h held) bool { return h.Slot == name && h.Use == use })
 }
 
 // untilDecided calls write until the API server has done or refused it, or ctx ends. It
@@ -265,20 +248,3 @@ func decided(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err)
 }
-
-// mutex is one that can be waited for with a context.
-type mutex chan struct{}
-
-func newMutex() mutex { return make(mutex, 1) }
-
-// lock waits for the mutex until ctx is done.
-func (m mutex) lock(ctx context.Context) error {
-	select {
-	case m <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (m mutex) unlock() { <-m }

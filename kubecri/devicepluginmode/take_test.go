@@ -94,16 +94,16 @@ func TestAskedForSinceTheDecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	decided := r.holds("")
-	r.asks.since(decided, r.now())
+	r.asks.since(decided, r.Clock.Now())
 	r.asks.release(decided)
-	if len(decided) != 1 || r.asks.keeps(decided[0].slot) {
+	if len(decided) != 1 || r.asks.keeps(decided[0].Slot) {
 		t.Fatalf("of %v none is to be released", decided)
 	}
 	r.step(time.Second)
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
-	if !r.asks.keeps(decided[0].slot) {
+	if !r.asks.keeps(decided[0].Slot) {
 		t.Errorf("%v is released", decided)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
+	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -23,16 +24,12 @@ type claimWatch struct {
 // watchClaims makes the watch of a Configuration's claims; its informer is to be run.
 func (p *Plugins) watchClaims(configuration string) (*claimWatch, error) {
 	selector := labels.Set{v1alpha1.ConfigurationLabel: configuration}.String()
-	w := &claimWatch{informer: informers.NewFilteredSlotClaimInformer(p.Client, 0, claims.ByInstance,
+	w := &claimWatch{informer: kubeslotinformers.NewFilteredSlotClaimInformer(p.Client, 0, claims.ByInstance,
 		func(o *metav1.ListOptions) { o.LabelSelector = selector })}
 	if err := w.informer.SetTransform(lean); err != nil {
 		return nil, err
 	}
-	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { p.claimChanged(obj, false) },
-		UpdateFunc: func(_, obj any) { p.claimChanged(obj, false) },
-		DeleteFunc: func(obj any) { p.claimChanged(obj, true) },
-	})
+	_, err := w.informer.AddEventHandler(informers.Each(p.claimChanged))
 	return w, err
 }
 
@@ -45,14 +42,7 @@ func lean(obj any) (any, error) {
 }
 
 // claimChanged has the plugins of a claim's Instance list their ids anew.
-func (p *Plugins) claimChanged(obj any, gone bool) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	c, ok := obj.(*v1alpha1.SlotClaim)
-	if !ok {
-		return
-	}
+func (p *Plugins) claimChanged(c *v1alpha1.SlotClaim, gone bool) {
 	if gone {
 		p.met.Gone(c.Name, c.UID)
 	}

@@ -71,7 +71,6 @@ type Plugin struct {
 	// work changes nothing any more.
 	current  *session
 	creating map[string]*admit.Admission // by container id
-	created  chan struct{}               // closed once creating is empty; nil while nobody waits for that
 	// lost says why there is no connection; nil while there is one.
 	lost error
 }
@@ -202,26 +201,15 @@ func (p *Plugin) end(id string) *admit.Admission {
 	defer p.mu.Unlock()
 	a := p.creating[id]
 	delete(p.creating, id)
-	p.closeIfCreated()
 	return a
 }
 
-// whenCreated returns what is closed once the runtime has said of all admitted
-// containers what became of them.
-func (p *Plugin) whenCreated() <-chan struct{} {
+// allCreated reports whether the runtime has said of all admitted containers what became of
+// them.
+func (p *Plugin) allCreated() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	created := make(chan struct{})
-	p.created = created
-	p.closeIfCreated()
-	return created
-}
-
-func (p *Plugin) closeIfCreated() {
-	if len(p.creating) == 0 && p.created != nil {
-		close(p.created)
-		p.created = nil
-	}
+	return len(p.creating) == 0
 }
 
 // settle ends all creations, once the runtime has said what containers it has.
@@ -234,5 +222,4 @@ func (p *Plugin) settle(ctx context.Context, exists map[string]bool) {
 		}
 	}
 	clear(p.creating)
-	p.closeIfCreated()
 }

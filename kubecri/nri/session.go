@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -22,6 +24,8 @@ const (
 	// for the stub, which may be stuck in its start when the runtime went in the
 	// middle of that.
 	endTimeout = 300 * time.Millisecond
+	// endPoll is how often it is looked for that word.
+	endPoll = 5 * time.Millisecond
 )
 
 // session is one connection. Its methods, see requests.go, are called by the stub.
@@ -69,7 +73,7 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 	// Register and configure, then serve.
 	select {
 	case err := <-ended:
-		return 0, orEnded(err)
+		return 0, cmp.Or(err, errEnded)
 	case <-watched.ended:
 	case <-stopping.Done():
 	case <-time.After(registerTimeout):
@@ -79,15 +83,13 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 		klog.FromContext(ctx).V(2).Info("Configured", "requestTimeout", plugin.RequestTimeout(), "runtimeNRI", plugin.RuntimeNRIVersion())
 		select {
 		case err := <-ended:
-			return 0, orEnded(err)
+			return 0, cmp.Or(err, errEnded)
 		case <-watched.ended:
 		case <-stopping.Done():
 			s.answering.Lock() // and never unlocked: who comes now finds no plugin
-			select {
-			case <-s.whenCreated(): // so the last answer has arrived
-			case <-watched.ended:
-			case <-time.After(endTimeout):
-			}
+			_ = wait.PollUntilContextTimeout(ctx, endPoll, endTimeout, true, func(context.Context) (bool, error) {
+				return s.allCreated(), nil // so the last answer has arrived
+			})
 		}
 	}
 	p.ended(s)
@@ -101,13 +103,6 @@ func (p *Plugin) session(ctx context.Context, conn net.Conn) (accepted time.Dura
 }
 
 var errEnded = errors.New("the runtime ended the connection")
-
-func orEnded(err error) error {
-	if err == nil {
-		return errEnded
-	}
-	return err
-}
 
 // Configure is called when the runtime has registered the plugin.
 func (s *session) Configure(ctx context.Context, _, runtime, release string) (api.EventMask, error) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // streaming describes every call: whether a method streams is not known here,
@@ -43,15 +44,16 @@ func (p *Proxy) serve(client grpc.ServerStream, method string) error {
 	if unaryMethods[method] {
 		return p.unary(ctx, client, method)
 	}
-	if endless[method] {
-		defer context.AfterFunc(p.draining, cancel)()
-		err := p.forward(ctx, client, method)
-		if p.draining.Err() != nil && client.Context().Err() == nil && status.Code(err) == codes.Canceled {
-			return status.Error(codes.Unavailable, "kubecri is stopping: call again")
-		}
-		return err
+	if method != runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
+		return p.forward(ctx, client, method)
 	}
-	return p.forward(ctx, client, method)
+	// It lasts as long as the client wants: a drain would wait for it until its deadline.
+	defer context.AfterFunc(p.draining, cancel)()
+	err := p.forward(ctx, client, method)
+	if p.draining.Err() != nil && client.Context().Err() == nil && status.Code(err) == codes.Canceled {
+		return status.Error(codes.Unavailable, "kubecri is stopping: call again")
+	}
+	return err
 }
 
 // outgoing carries the caller's metadata to the runtime. What grpc says for each

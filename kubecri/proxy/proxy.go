@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // a client may compress; the hop to the runtime does not
 	"google.golang.org/grpc/keepalive"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/serve"
@@ -137,10 +136,4 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-stopped
 	return nil
-}
-
-// endless are the streams that last as long as the client wants, which a drain
-// would otherwise wait for until its deadline.
-var endless = map[string]bool{
-	runtimeapi.RuntimeService_GetContainerEvents_FullMethodName: true,
 }

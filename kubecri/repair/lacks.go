@@ -21,29 +21,11 @@ type Lack struct {
 // None reports whether the container lacks nothing.
 func (l Lack) None() bool { return len(l.Slots)+len(l.Plugins) == 0 }
 
-// Configurations are those of the slots.
-func (l Lack) Configurations() []string {
-	var names []string
-	for _, g := range l.Slots {
-		name, _ := slot.SplitInstance(g.Slot.Instance)
-		names = append(names, name)
-	}
-	return names
-}
-
-// String lists what is lacking.
-func (l Lack) String() string {
-	var all []string
-	for _, g := range l.Slots {
-		all = append(all, "slot "+g.Slot.String())
-	}
-	return strings.Join(append(all, l.Plugins...), ", ")
-}
-
-// assigned is what the scheduler assigned to a container on the node. Of a static pod, and
-// of a pod whose assignment cannot be read, nobody can say what a container would lack.
-func assigned(node string, podAnnotations map[string]string, pod claims.Pod, container string) Lack {
-	if assignment.Static(podAnnotations) {
+// Of returns what a container lacks of what the scheduler assigned to it on the node: annotations are all
+// that it was created with, those that NRI adds, too. Of a static pod, and of a pod whose assignment
+// cannot be read, nobody can say what a container would lack.
+func Of(node string, podAnnotations map[string]string, pod claims.Pod, container string, annotations map[string]string) Lack {
+	if given(annotations) || assignment.Static(podAnnotations) {
 		return Lack{}
 	}
 	of, err := assignment.OfContainer(podAnnotations, pod.UID, node, container)
@@ -71,16 +53,12 @@ func given(annotations map[string]string) bool {
 	return false
 }
 
-// Of returns what a container lacks: annotations are all that it was created with, those
-// that NRI adds, too.
-func Of(node string, podAnnotations map[string]string, pod claims.Pod, container string, annotations map[string]string) Lack {
-	if given(annotations) {
-		return Lack{}
-	}
-	return assigned(node, podAnnotations, pod, container)
-}
-
 // Error says what is wrong with a container that lacks something.
 func (l Lack) Error() string {
-	return fmt.Sprintf("it was created without what it was assigned (%s): kubecri was not asked, or did not answer in time", l.String())
+	var all []string
+	for _, g := range l.Slots {
+		all = append(all, "slot "+g.Slot.String())
+	}
+	return fmt.Sprintf("it was created without what it was assigned (%s): kubecri was not asked, or did not answer in time",
+		strings.Join(append(all, l.Plugins...), ", "))
 }

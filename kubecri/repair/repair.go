@@ -16,7 +16,6 @@ import (
 
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -27,6 +26,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
@@ -106,7 +106,7 @@ func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Contain
 			continue
 		}
 		lacking[c.Id] = true
-		latest = fmt.Sprintf("container %q of pod %s", kubelettypes.GetContainerName(c.Labels), podOf(c))
+		latest = fmt.Sprintf("container %q of pod %s", kubelettypes.GetContainerName(c.Labels), claims.PodOf(c.Labels))
 		r.handle(ctx, c, lack)
 	}
 	r.mu.Lock()
@@ -123,14 +123,10 @@ func (r *Repairer) Lacks(ctx context.Context, c *runtimeapi.Container, podAnnota
 	return !r.lackOf(ctx, c, podAnnotations).None()
 }
 
-func podOf(c *runtimeapi.Container) claims.Pod {
-	return claims.Pod{Namespace: kubelettypes.GetPodNamespace(c.Labels), Name: kubelettypes.GetPodName(c.Labels), UID: kubelettypes.GetPodUID(c.Labels)}
-}
-
 // lackOf asks the runtime only about containers that were assigned something and do not
 // show in CRI that they have it, each once.
 func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) Lack {
-	lack := Of(r.config.Node, podAnnotations, podOf(c), kubelettypes.GetContainerName(c.Labels), c.Annotations)
+	lack := Of(r.config.Node, podAnnotations, claims.PodOf(c.Labels), kubelettypes.GetContainerName(c.Labels), c.Annotations)
 	if lack.None() {
 		return Lack{}
 	}
@@ -192,7 +188,7 @@ func (r *Repairer) handle(ctx context.Context, c *runtimeapi.Container, lack Lac
 		r.stopping[c.Id] = true
 	}
 	r.mu.Unlock()
-	pod, name := podOf(c), kubelettypes.GetContainerName(c.Labels)
+	pod, name := claims.PodOf(c.Labels), kubelettypes.GetContainerName(c.Labels)
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(pod.Namespace, pod.Name), "container", name, "containerID", c.Id)
 	if first {
 		what := "is stopped, to be created again with its devices"
@@ -201,8 +197,7 @@ func (r *Repairer) handle(ctx context.Context, c *runtimeapi.Container, lack Lac
 		}
 		r.config.Metrics.StartedWithoutDevices()
 		logger.Error(lack, "A container runs without its devices", "stopped", !leave)
-		r.config.Events.Eventf(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
-			corev1.EventTypeWarning, reason, "Container %q %s: %v", name, what, lack)
+		r.config.Events.Eventf(pod.Reference(), corev1.EventTypeWarning, reason, "Container %q %s: %v", name, what, lack)
 	}
 	if stop {
 		go r.stop(context.WithoutCancel(klog.NewContext(ctx, logger)), c.Id)
@@ -212,7 +207,8 @@ func (r *Repairer) handle(ctx context.Context, c *runtimeapi.Container, lack Lac
 // leaves reports whether all Configurations of what is lacking leave such containers alone.
 func (r *Repairer) leaves(lack Lack) (leave, known bool) {
 	leave = len(lack.Slots) > 0 && len(lack.Plugins) == 0
-	for _, name := range lack.Configurations() {
+	for _, g := range lack.Slots {
+		name, _ := slot.SplitInstance(g.Slot.Instance)
 		c, known := r.config.Configuration(name)
 		if !known {
 			return false, false

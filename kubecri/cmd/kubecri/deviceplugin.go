@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
@@ -109,15 +110,17 @@ func runDevicePlugin(ctx context.Context, o *options) error {
 		return err
 	}
 	config := devicepluginmode.Config{
-		Node: o.nodeName, Client: cluster.client, Configurations: cluster.Configurations, Slices: cluster.Slices, Claims: cluster.Claims,
-		Pods: cluster.Pods, Nodes: cluster.Nodes, Devices: discoverer.Devices,
+		Config: claims.Config{Node: o.nodeName, Client: cluster.client,
+			Configurations: cluster.Configurations, Claims: cluster.Claims, Pods: cluster.Pods, Nodes: cluster.Nodes,
+			Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
+			Checkpoint: filepath.Join(o.stateDir, checkpointFile), Metrics: numbers, Tracer: tracer,
+			HeldChanged: discoverer.HeldChanged, Believable: cluster.believable},
+		Slices: cluster.Slices, Devices: discoverer.Devices,
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
 			return waitDevice(ctx, instance, plugins.NodeClaims(), discoverer, o.discovery.allowed)
-		}, Checkpoint: filepath.Join(o.stateDir, checkpointFile),
-		Runtime: runtimeapi.NewRuntimeServiceClient(runtime), PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
-		Directory: o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, Events: cluster.events,
-		Metrics: numbers, Tracer: tracer,
-		HeldChanged: discoverer.HeldChanged, ListedChanged: writer.Wake, Believable: cluster.believable,
+		},
+		PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
+		Directory:    o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, ListedChanged: writer.Wake,
 	}
 	var byName *cdi.Injector
 	if o.cdiDir != "" {

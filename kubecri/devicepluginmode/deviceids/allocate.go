@@ -7,41 +7,22 @@ import (
 	"strings"
 
 	"github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Map implements Resource: an id is its slot.
-func (in *Instance) Map(ids []string) ([]Grant, error) {
-	grants := make([]Grant, 0, len(ids))
-	for _, id := range ids {
-		if name, ok := in.held(in.Level(), id); ok {
-			grants = append(grants, Grant{ID: id, Slot: name, Held: true})
-			continue
-		}
-		name, err := slot.Parse(id)
-		if err != nil || name.Instance != in.Name {
-			return nil, fmt.Errorf("device %q is not a slot of Instance %s", id, in.Name)
-		}
-		if why := in.taken(name.Index); why != "" {
-			return nil, fmt.Errorf("slot %s is %s", name, why)
-		}
-		grants = append(grants, Grant{ID: id, Slot: name})
-	}
-	return grants, nil
-}
-
-// Map implements Resource.
-func (c *Configuration) Map(ids []string) ([]Grant, error) {
-	if c.Unique == v0.UniquePerContainer {
-		return c.mapDistinct(ids)
+// Map returns the slot of each id of one container, in the ids' order, or why it cannot have them all.
+func (r *Resource) Map(ids []string) ([]Grant, error) {
+	if r.Unique == v0.UniquePerContainer {
+		return r.mapDistinct(ids)
 	}
 	grants := make([]Grant, 0, len(ids))
 	for _, id := range ids {
-		if _, name, ok := c.held(id); ok {
+		if _, name, ok := r.held(id); ok {
 			grants = append(grants, Grant{ID: id, Slot: name, Held: true})
 			continue
 		}
-		name, err := c.slotOf(id)
+		name, err := r.slotOf(id)
 		if err != nil {
 			return nil, err
 		}
@@ -51,11 +32,11 @@ func (c *Configuration) Map(ids []string) ([]Grant, error) {
 }
 
 // slotOf returns the free slot that an id stands for which this node does not hold.
-func (c *Configuration) slotOf(id string) (slot.Name, error) {
-	if c.Unique == v0.UniquePerNode {
-		in := c.instance(id)
+func (r *Resource) slotOf(id string) (slot.Name, error) {
+	if r.Unique == v0.UniquePerNode {
+		in := r.instance(id)
 		if in == nil {
-			return slot.Name{}, fmt.Errorf("device %q is not an Instance of Configuration %s that this node knows", id, c.Name)
+			return slot.Name{}, fmt.Errorf("device %q is not an Instance of Configuration %s that this node knows", id, r.Name)
 		}
 		if in.heldByConfiguration() {
 			return slot.Name{}, fmt.Errorf("this node has a slot of Instance %s already, and uniqueScope Node allows one", in.Name)
@@ -67,10 +48,10 @@ func (c *Configuration) slotOf(id string) (slot.Name, error) {
 		return name, nil
 	}
 	name, err := slot.Parse(id)
-	if err != nil {
-		return slot.Name{}, fmt.Errorf("device %q is not a slot of Configuration %s", id, c.Name)
+	if err != nil || r.Level == v1alpha1.InstanceLevel && name.Instance != r.Name {
+		return slot.Name{}, fmt.Errorf("device %q is not a slot of %s %s", id, r.kind(), r.Name)
 	}
-	in := c.instance(name.Instance)
+	in := r.instance(name.Instance)
 	if in == nil {
 		return slot.Name{}, fmt.Errorf("slot %s is of a device that this node does not know", name)
 	}
@@ -84,7 +65,7 @@ func (c *Configuration) slotOf(id string) (slot.Name, error) {
 // that no pod has. So when two ids stand for slots of one Instance, what holds one of them
 // is left over from a pod that is gone, and the id gets a slot of another Instance. (Akri
 // refuses such a request.)
-func (c *Configuration) mapDistinct(ids []string) ([]Grant, error) {
+func (r *Resource) mapDistinct(ids []string) ([]Grant, error) {
 	grants := make([]Grant, len(ids))
 	used := map[string]bool{} // Instances
 	var open []int            // places of ids that need a slot
@@ -95,7 +76,7 @@ func (c *Configuration) mapDistinct(ids []string) ([]Grant, error) {
 	slices.SortFunc(order, func(a, b int) int { return compareIDs(ids[a], ids[b]) })
 	for _, i := range order {
 		grants[i].ID = ids[i]
-		in, name, ok := c.held(ids[i])
+		in, name, ok := r.held(ids[i])
 		switch {
 		case ok && !used[in.Name]:
 			used[in.Name] = true
@@ -103,15 +84,15 @@ func (c *Configuration) mapDistinct(ids []string) ([]Grant, error) {
 			continue
 		case ok:
 			grants[i].Former = &name
-		case !c.dynamic(ids[i]):
-			return nil, fmt.Errorf("device %q is not one of Configuration %s", ids[i], c.Name)
+		case !r.dynamic(ids[i]):
+			return nil, fmt.Errorf("device %q is not one of Configuration %s", ids[i], r.Name)
 		}
 		open = append(open, i)
 	}
 	for _, i := range open {
-		in := c.mostFree(used)
+		in := r.mostFree(used)
 		if in == nil {
-			return nil, c.shortage(len(ids), len(used))
+			return nil, r.shortage(len(ids), len(used))
 		}
 		used[in.Name] = true
 		grants[i].Slot, _ = in.highest()
@@ -120,8 +101,8 @@ func (c *Configuration) mapDistinct(ids []string) ([]Grant, error) {
 }
 
 // dynamic reports whether the id is <configuration>-<k>.
-func (c *Configuration) dynamic(id string) bool {
-	k, ok := strings.CutPrefix(id, c.Name+"-")
+func (r *Resource) dynamic(id string) bool {
+	k, ok := strings.CutPrefix(id, r.Name+"-")
 	if !ok {
 		return false
 	}
@@ -131,10 +112,10 @@ func (c *Configuration) dynamic(id string) bool {
 
 // mostFree returns the Instance with the most free slots, the first by name of several;
 // nil when none has any, but for those in used.
-func (c *Configuration) mostFree(used map[string]bool) *Instance {
+func (r *Resource) mostFree(used map[string]bool) *Instance {
 	var best *Instance
 	most := 0
-	for _, in := range c.Instances {
+	for _, in := range r.Instances {
 		if n := in.freeSlots(); n > most && !used[in.Name] {
 			best, most = in, n
 		}
@@ -143,14 +124,14 @@ func (c *Configuration) mostFree(used map[string]bool) *Instance {
 }
 
 // shortage says why a container cannot have slots of so many Instances.
-func (c *Configuration) shortage(want, have int) error {
+func (r *Resource) shortage(want, have int) error {
 	var full []string
-	for _, in := range c.Instances {
+	for _, in := range r.Instances {
 		if in.known() && in.freeSlots() == 0 {
 			full = append(full, noneFree(in).Error())
 		}
 	}
-	err := fmt.Errorf("%d devices of Configuration %s are requested, and slots of %d Instances can be given to one container (uniqueDevices)", want, c.Name, have)
+	err := fmt.Errorf("%d devices of Configuration %s are requested, and slots of %d Instances can be given to one container (uniqueDevices)", want, r.Name, have)
 	if len(full) > 0 {
 		err = fmt.Errorf("%w: %s", err, strings.Join(full[:min(len(full), maxReasons)], "; "))
 	}

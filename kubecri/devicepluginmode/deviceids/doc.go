@@ -30,26 +30,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Resource is what one device plugin serves: a *Configuration or an *Instance.
-type Resource interface {
-	// List returns the ids that the kubelet is told of, in order.
-	List() []Device
-	// Prefer returns size of the available ids for one container, among them all of
-	// included, which the kubelet has chosen already. It returns an error when fewer can
-	// be allocated.
-	Prefer(available, included []string, size int) ([]string, error)
-	// Map returns the slot of each id of one container, in the ids' order, or why it
-	// cannot have them all.
-	Map(ids []string) ([]Grant, error)
-	// Level is that of claims for the resource's ids.
-	Level() v1alpha1.Level
-}
-
-var (
-	_ Resource = (*Configuration)(nil)
-	_ Resource = (*Instance)(nil)
-)
-
 // Device is an id that the kubelet is told of.
 type Device struct {
 	ID      string
@@ -67,18 +47,29 @@ type Grant struct {
 	Former *slot.Name
 }
 
-// Configuration is one, with the Instances that concern this node.
-type Configuration struct {
-	Name string
+// Resource is what one device plugin serves: a Configuration, with the Instances that concern this node, or
+// one of its Instances.
+type Resource struct {
+	Name string // the Configuration's, or the Instance's
+	// Level is that of claims for the ids.
+	Level v1alpha1.Level
 	// Unique is the scope within which an Instance's slots are given once; "" when slots
-	// alone count. Scope Pod is not known to this package.
+	// alone count, as those of one Instance do. Scope Pod is not known to this package.
 	Unique    v0.UniqueScope
 	Instances []*Instance // by name
 
 	places map[string]place // of ids that this node holds; made by held
 }
 
-// place is where a configuration-level id is held.
+// kind is what has the resource's name.
+func (r *Resource) kind() string {
+	if r.Level == v1alpha1.InstanceLevel {
+		return "Instance"
+	}
+	return "Configuration"
+}
+
+// place is where an id is held.
 type place struct {
 	instance *Instance
 	slot     slot.Name
@@ -104,23 +95,7 @@ type Hold struct {
 	Level v1alpha1.Level
 }
 
-// Level implements Resource.
-func (*Configuration) Level() v1alpha1.Level { return v1alpha1.ConfigurationLevel }
-
-// Level implements Resource.
-func (*Instance) Level() v1alpha1.Level { return v1alpha1.InstanceLevel }
-
 func (in *Instance) slot(index int) slot.Name { return slot.Name{Instance: in.Name, Index: index} }
-
-// hold returns the slot's, nil when this node does not hold it.
-func (in *Instance) hold(index int) *Hold {
-	for i := range in.Holds {
-		if in.Holds[i].Index == index {
-			return &in.Holds[i]
-		}
-	}
-	return nil
-}
 
 // free reports whether the slot can be claimed.
 func (in *Instance) free(index int) bool { return in.taken(index) == "" }
@@ -130,10 +105,12 @@ func (in *Instance) taken(index int) string {
 	if why, ok := in.Others[index]; ok {
 		return why
 	}
-	h := in.hold(index)
+	for _, h := range in.Holds {
+		if h.Index == index {
+			return fmt.Sprintf("in use on this node as %s device %s", h.Level, h.ID)
+		}
+	}
 	switch {
-	case h != nil:
-		return fmt.Sprintf("in use on this node as %s device %s", h.Level, h.ID)
 	case !in.Usable:
 		return "of a device that this node does not see, or whose discovery handler does not answer"
 	case index < 0 || index >= in.Capacity:
@@ -174,37 +151,26 @@ func (in *Instance) highest() (slot.Name, bool) {
 	return slot.Name{}, false
 }
 
-// held returns the slot that this node holds at the level by the id.
-func (in *Instance) held(level v1alpha1.Level, id string) (slot.Name, bool) {
-	for _, h := range in.Holds {
-		if h.Level == level && h.ID == id {
-			return in.slot(h.Index), true
-		}
-	}
-	return slot.Name{}, false
-}
-
-// held returns the slot that this node holds by the configuration-level id, and its
-// Instance.
-func (c *Configuration) held(id string) (*Instance, slot.Name, bool) {
-	if c.places == nil {
-		c.places = map[string]place{}
-		for _, in := range c.Instances {
+// held returns the slot that this node holds by the id, and its Instance.
+func (r *Resource) held(id string) (*Instance, slot.Name, bool) {
+	if r.places == nil {
+		r.places = map[string]place{}
+		for _, in := range r.Instances {
 			for _, h := range in.Holds {
-				if _, before := c.places[h.ID]; !before && h.Level == v1alpha1.ConfigurationLevel {
-					c.places[h.ID] = place{in, in.slot(h.Index)}
+				if _, before := r.places[h.ID]; !before && h.Level == r.Level {
+					r.places[h.ID] = place{in, in.slot(h.Index)}
 				}
 			}
 		}
 	}
-	p, ok := c.places[id]
+	p, ok := r.places[id]
 	return p.instance, p.slot, ok
 }
 
-func (c *Configuration) instance(name string) *Instance {
-	i, ok := slices.BinarySearchFunc(c.Instances, name, func(in *Instance, name string) int { return strings.Compare(in.Name, name) })
+func (r *Resource) instance(name string) *Instance {
+	i, ok := slices.BinarySearchFunc(r.Instances, name, func(in *Instance, name string) int { return strings.Compare(in.Name, name) })
 	if !ok {
 		return nil
 	}
-	return c.Instances[i]
+	return r.Instances[i]
 }

@@ -10,42 +10,30 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// List implements Resource: a slot is Healthy when it is free, or when this node holds it
-// at instance level.
-func (in *Instance) List() []Device {
-	l := listing{}
-	if in.known() {
-		for index := range in.Capacity {
-			l.add(in.slot(index).String(), in.free(index))
-		}
-	}
-	l.addHeld(in, v1alpha1.InstanceLevel)
-	return l.sorted()
-}
-
-// List implements Resource.
-func (c *Configuration) List() []Device {
+// List returns the ids that the kubelet is told of, in order. One that stands for a slot is Healthy when the
+// slot is free, or when this node holds it by the id.
+func (r *Resource) List() []Device {
 	l := listing{}
 	free := 0 // Instances with a free slot
-	for _, in := range c.Instances {
+	for _, in := range r.Instances {
 		has := in.freeSlots() > 0
 		if has {
 			free++
 		}
 		switch {
 		case !in.known():
-		case c.Unique == v0.UniquePerNode:
+		case r.Unique == v0.UniquePerNode:
 			l.add(in.Name, has && !in.heldByConfiguration())
-		case c.Unique == "":
+		case r.Unique == "":
 			for index := range in.Capacity {
 				l.add(in.slot(index).String(), in.free(index))
 			}
 		}
-		l.addHeld(in, v1alpha1.ConfigurationLevel)
+		l.addHeld(in, r.Level)
 	}
-	if c.Unique == v0.UniquePerContainer {
+	if r.Unique == v0.UniquePerContainer {
 		for k := 0; free > 0; k++ {
-			id := c.Name + "-" + strconv.Itoa(k)
+			id := r.Name + "-" + strconv.Itoa(k)
 			if _, used := l[id]; !used {
 				l.add(id, true)
 				free--

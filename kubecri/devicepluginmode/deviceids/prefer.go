@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // candidate is an id that the kubelet may take.
@@ -15,87 +16,67 @@ type candidate struct {
 	instance *Instance // nil for an id that may stand for any
 	index    int       // of the slot, where the id says it
 	held     bool      // by this node, by this id: left over from a pod that is gone
+	turn     int       // how many ids before it are of its Instance
 }
 
-// Prefer implements Resource: free slots from the lowest index, then those that are left
-// over from pods that are gone.
-func (in *Instance) Prefer(available, included []string, size int) ([]string, error) {
-	var all []candidate
-	var refused []error
-	for _, id := range without(available, included) {
-		grants, err := in.Map([]string{id})
-		if err != nil {
-			refused = append(refused, err)
-			continue
-		}
-		all = append(all, candidate{id: id, instance: in, index: grants[0].Slot.Index, held: grants[0].Held})
-	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.index, b.index))
-	})
-	return first(included, all, size, refused)
-}
-
-// Prefer implements Resource: free slots before those left over from pods that are gone,
-// and distinct Instances before several slots of one.
-func (c *Configuration) Prefer(available, included []string, size int) ([]string, error) {
-	if c.Unique == v0.UniquePerContainer {
-		return c.preferDistinct(available, included, size)
+// Prefer returns size of the available ids for one container, among them all of included, which the
+// kubelet has chosen already: free slots before those left over from pods that are gone, and distinct
+// Instances before several slots of one. It returns an error when fewer can be allocated.
+func (r *Resource) Prefer(available, included []string, size int) ([]string, error) {
+	if r.Unique == v0.UniquePerContainer {
+		return r.preferDistinct(available, included, size)
 	}
 	var all []candidate
 	var refused []error
 	for _, id := range without(available, included) {
-		grants, err := c.Map([]string{id})
+		grants, err := r.Map([]string{id})
 		if err != nil {
 			refused = append(refused, err)
 			continue
 		}
 		name := grants[0].Slot
-		all = append(all, candidate{id: id, instance: c.instance(name.Instance), index: name.Index, held: grants[0].Held})
+		all = append(all, candidate{id: id, instance: r.instance(name.Instance), index: name.Index, held: grants[0].Held})
 	}
-	// The Instance with the most free slots first, and of it the highest index.
+	// The Instance with the most free slots first, and of it the highest index, see highest; of an Instance
+	// alone the lowest.
 	slices.SortFunc(all, func(a, b candidate) int {
+		byIndex := cmp.Compare(b.index, a.index)
+		if r.Level == v1alpha1.InstanceLevel {
+			byIndex = -byIndex
+		}
 		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(b.instance.freeSlots(), a.instance.freeSlots()),
-			cmp.Compare(a.instance.Name, b.instance.Name), cmp.Compare(b.index, a.index))
+			cmp.Compare(a.instance.Name, b.instance.Name), byIndex)
 	})
-	return first(included, c.spread(all, included), size, refused)
+	r.spread(all, included)
+	return first(included, all, size, refused)
 }
 
 // spread orders the candidates so that each Instance has its turn before any has a second
 // one. Candidates of equal turn stay in their order.
-func (c *Configuration) spread(all []candidate, included []string) []candidate {
+func (r *Resource) spread(all []candidate, included []string) {
 	turns := map[*Instance]int{}
 	for _, id := range included {
-		if in, _, ok := c.held(id); ok {
+		if in, _, ok := r.held(id); ok {
 			turns[in]++
 		}
 	}
-	type turn struct {
-		candidate
-		n int
+	for i := range all {
+		all[i].turn = turns[all[i].instance]
+		turns[all[i].instance]++
 	}
-	inTurn := make([]turn, len(all))
-	for i, cand := range all {
-		inTurn[i] = turn{cand, turns[cand.instance]}
-		turns[cand.instance]++
-	}
-	slices.SortStableFunc(inTurn, func(a, b turn) int {
-		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.n, b.n))
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.turn, b.turn))
 	})
-	for i := range inTurn {
-		all[i] = inTurn[i].candidate
-	}
-	return all
 }
 
 // preferDistinct takes as many ids that stand for no slot yet as there are Instances for
 // them, and fills up with ids that do: of Instances that are full first, which the others
 // cannot get a slot of.
-func (c *Configuration) preferDistinct(available, included []string, size int) ([]string, error) {
+func (r *Resource) preferDistinct(available, included []string, size int) ([]string, error) {
 	used := map[string]bool{}
 	open := 0 // of included: without a slot
 	for _, id := range included {
-		if in, _, ok := c.held(id); ok {
+		if in, _, ok := r.held(id); ok {
 			used[in.Name] = true
 		} else {
 			open++
@@ -107,7 +88,7 @@ func (c *Configuration) preferDistinct(available, included []string, size int) (
 	rest := without(available, included)
 	slices.SortFunc(rest, compareIDs)
 	for _, id := range rest {
-		if in, _, ok := c.held(id); !ok && c.dynamic(id) {
+		if in, _, ok := r.held(id); !ok && r.dynamic(id) {
 			fresh = append(fresh, candidate{id: id})
 		} else if ok && !used[in.Name] && !taken[in.Name] {
 			taken[in.Name] = true
@@ -123,7 +104,7 @@ func (c *Configuration) preferDistinct(available, included []string, size int) (
 			break
 		}
 		free := 0 // Instances that fresh ids can get slots of
-		for _, in := range c.Instances {
+		for _, in := range r.Instances {
 			if in.freeSlots() > 0 && !used[in.Name] && !slices.ContainsFunc(held[:max(keep, 0)], func(h candidate) bool { return h.instance == in }) {
 				free++
 			}
@@ -133,12 +114,12 @@ func (c *Configuration) preferDistinct(available, included []string, size int) (
 		}
 	}
 	have := len(used) + len(taken)
-	for _, in := range c.Instances {
+	for _, in := range r.Instances {
 		if in.freeSlots() > 0 && !used[in.Name] && !taken[in.Name] {
 			have++
 		}
 	}
-	return nil, c.shortage(size, min(have, len(included)+len(fresh)+len(held)))
+	return nil, r.shortage(size, min(have, len(included)+len(fresh)+len(held)))
 }
 
 // first returns included and the first of the candidates, size of them together. refused

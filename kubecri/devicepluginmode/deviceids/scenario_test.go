@@ -109,9 +109,9 @@ func (s *scenario) do(command string, args []string) string {
 			s.usage[s.slot(name)] = usage
 		}
 	case "list":
-		text := list(s.configuration, s.cl(args[0]))
+		text := list(s.configuration, s.resource(args[0], s.configuration))
 		for _, name := range s.instances {
-			text += list(name, s.il(args[0], name))
+			text += list(name, s.resource(args[0], name))
 		}
 		return text
 	case "prefer":
@@ -145,7 +145,7 @@ func (s *scenario) do(command string, args []string) string {
 			}
 			text += "\n"
 			u := slot.Usage{Node: args[0]}
-			if r.Level() == v1alpha1.ConfigurationLevel {
+			if r.Level == v1alpha1.ConfigurationLevel {
 				u.Holder = g.ID
 			}
 			s.usage[g.Slot] = u
@@ -177,23 +177,19 @@ func (s *scenario) slot(text string) slot.Name {
 	return name
 }
 
-func (s *scenario) resource(node, name string) Resource {
-	if name == s.configuration {
-		return s.cl(node)
+func (s *scenario) resource(node, name string) *Resource {
+	if name != s.configuration {
+		return &Resource{Name: name, Level: v1alpha1.InstanceLevel, Instances: []*Instance{s.instance(node, name)}}
 	}
-	return s.il(node, name)
-}
-
-func (s *scenario) cl(node string) *Configuration {
-	c := &Configuration{Name: s.configuration, Unique: s.unique}
+	r := &Resource{Name: name, Level: v1alpha1.ConfigurationLevel, Unique: s.unique}
 	for _, name := range s.instances {
-		c.Instances = append(c.Instances, s.il(node, name))
+		r.Instances = append(r.Instances, s.instance(node, name))
 	}
-	return c
+	return r
 }
 
-// il is the Instance as the node knows it.
-func (s *scenario) il(node, name string) *Instance {
+// instance is the Instance as the node knows it.
+func (s *scenario) instance(node, name string) *Instance {
 	in := &Instance{Name: name, Capacity: s.capacity, Usable: !s.unusable[node+" "+name], Others: map[int]string{}}
 	if s.unseen[node+" "+name] {
 		in.Capacity, in.Usable = 0, false
@@ -213,7 +209,7 @@ func (s *scenario) il(node, name string) *Instance {
 	return in
 }
 
-func list(name string, r Resource) string {
+func list(name string, r *Resource) string {
 	ids := r.List()
 	healthy, text := 0, ""
 	for _, d := range ids {

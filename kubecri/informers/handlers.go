@@ -1,0 +1,43 @@
+package informers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// OnChange calls changed whenever an object is new, changed or gone.
+func OnChange(changed func()) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() }}
+}
+
+// Each calls f with each object that is new, changed or gone.
+func Each[T any](f func(object *T, gone bool)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { f(obj.(*T), false) },
+		UpdateFunc: func(_, obj any) { f(obj.(*T), false) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if object, ok := obj.(*T); ok {
+				f(object, true)
+			}
+		},
+	}
+}
+
+// EachPodOver calls f with each pod that has ended since it was first seen, or is gone.
+func EachPodOver(f func(*corev1.Pod)) cache.ResourceEventHandler {
+	all := Each(func(pod *corev1.Pod, gone bool) {
+		if gone || PodEnded(pod) {
+			f(pod)
+		}
+	})
+	return cache.ResourceEventHandlerFuncs{UpdateFunc: all.OnUpdate, DeleteFunc: all.OnDelete}
+}
+
+// PodEnded reports whether none of the pod's containers will run any more.
+func PodEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
