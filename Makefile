@@ -92,7 +92,7 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left (NAME=other).
 	@hack/preflight.sh root go
 	@go run ./test/cluster/cmd/cluster down --name $(DEMO)
 
-test: ## Does it work? Lint, unit tests and one real cluster, in 15 to 21 minutes (docs/testing.md says what is in it).
+test: ## Does it work? Lint, unit tests and one real cluster, in 12 to 21 minutes (docs/testing.md says what is in it).
 	@hack/preflight.sh root go gcc disk:12 memory:3
 	+@go run ./test/suites test
 
