@@ -102,7 +102,8 @@ func TestDevicesForSomeNamespaces(t *testing.T) {
 func TestClaimsOlderThanTheirDeviceClass(t *testing.T) {
 	p := policies(t, "policies/dra.yaml")["kubeslot-allowed-namespaces"]
 	const (
-		spec      = "metadata: {namespace: %s, name: x}\nspec: {devices: {requests: [{name: a, exactly: {deviceClassName: %s}}]}}\n"
+		spec = "metadata: {namespace: %s, name: x}\n" +
+			"spec: {devices: {requests: [{name: a, exactly: {deviceClassName: %s}}]}}\n"
 		allocated = "status: {allocation: {devices: {results: []}}}\n"
 		reserved  = "status: {allocation: {devices: {results: []}}, reservedFor: [{resource: pods, name: p, uid: u}]}\n"
 		ours      = "cameras.slots.kubeslot.io"
@@ -121,7 +122,8 @@ func TestClaimsOlderThanTheirDeviceClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := fmt.Sprintf(spec, tc.namespace, tc.class)
-			r := request{by: &user.DefaultInfo{Name: "system:kube-scheduler"}, resource: resourceClaims, kind: "ResourceClaim",
+			r := request{by: &user.DefaultInfo{Name: "system:kube-scheduler"}, resource: resourceClaims,
+				kind:        "ResourceClaim",
 				subresource: "status", namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tc.namespace}},
 				old: object + tc.old, object: object + tc.now}
 			r.params = deviceClass(cameras(&akriv0.AllowedNamespaces{Names: []string{"lab"}}))

@@ -199,8 +199,10 @@ func (r *Classes) advertised(ctx context.Context, resource corev1.ResourceName) 
 		}
 		for i := range nodes.Items {
 			if n := nodes.Items[i].Status.Allocatable[resource]; !n.IsZero() {
-				return fmt.Sprintf("node %s advertises %s %s still, so that pods which request it wait: kubecri withdraws it "+
-					"within a minute; if it does not run there, start it, or delete the node", nodes.Items[i].Name, &n, resource), nil
+				return fmt.Sprintf("node %s advertises %s %s still, so that pods which request it wait: "+
+					"kubecri withdraws it "+
+					"within a minute; if it does not run there, start it, or delete the node",
+					nodes.Items[i].Name, &n, resource), nil
 			}
 		}
 		if nodes.Continue == "" {

@@ -143,7 +143,8 @@ func TestClassWaitsForNodes(t *testing.T) {
 	}
 	for range 2 {
 		r.reconcile()
-		if problem := r.Problem("cam"); named() != "" || !strings.Contains(problem, "node node-a advertises 2 akri.sh/cam still") {
+		problem := r.Problem("cam")
+		if named() != "" || !strings.Contains(problem, "node node-a advertises 2 akri.sh/cam still") {
 			t.Fatalf("the class gives %q, problem %q", named(), problem)
 		}
 	}

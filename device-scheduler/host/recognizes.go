@@ -77,7 +77,8 @@ func (h *Host) answers(n *Node, pod *types.PodInfo, name types.ResourceName) []r
 			return append(all, reply{fault: kind})
 		}
 		all = append(all, reply{ok: got.OK, score: got.Score, reasons: got.Reasons,
-			containers: [2]map[string]types.ContainerInfo{without(p, got.Pod, true, name), without(p, got.Pod, false, name)}})
+			containers: [2]map[string]types.ContainerInfo{
+				without(p, got.Pod, true, name), without(p, got.Pod, false, name)}})
 		p = got.Pod
 	}
 	return all

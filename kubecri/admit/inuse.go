@@ -40,7 +40,8 @@ type using struct {
 func only(c *types.ContainerInfo, node *types.NodeInfo) map[types.ResourceName]bool {
 	devices := map[types.ResourceName]bool{}
 	for want, from := range c.AllocateFrom {
-		if !soplugins.IsSlot(want) && node.Allocatable[from] == 1 && resource.Scorer(from, node.Scorer[from]) == resource.LeftoverScorer {
+		if !soplugins.IsSlot(want) && node.Allocatable[from] == 1 &&
+			resource.Scorer(from, node.Scorer[from]) == resource.LeftoverScorer {
 			devices[from] = true
 		}
 	}
@@ -49,7 +50,8 @@ func only(c *types.ContainerInfo, node *types.NodeInfo) map[types.ResourceName]b
 
 // begin lets the container have its devices until end is called, which is once the runtime has the container or
 // will not have it. It returns nil for one without, and an error if another pod's container has one of them.
-func (u *inUse) begin(ctx context.Context, c Container, assigned *types.ContainerInfo, node *types.NodeInfo) (*using, error) {
+func (u *inUse) begin(ctx context.Context, c Container, assigned *types.ContainerInfo, node *types.NodeInfo,
+) (*using, error) {
 	mine := &using{c.Pod, c.Name, only(assigned, node)}
 	if len(mine.devices) == 0 {
 		return nil, nil
@@ -104,8 +106,10 @@ func (u *using) conflict(other *using) error {
 	}
 	for name := range u.devices {
 		if other.devices[name] {
-			return fmt.Errorf("%q, which it was assigned, is in use by container %q of pod %s (UID %s), which the runtime has still: "+
-				"creation is retried, and goes on once that container has ended", name, other.container, other.pod, other.pod.UID)
+			return fmt.Errorf("%q, which it was assigned, is in use by container %q of pod %s (UID %s), "+
+				"which the runtime has still: "+
+				"creation is retried, and goes on once that container has ended",
+				name, other.container, other.pod, other.pod.UID)
 		}
 	}
 	return nil
@@ -127,5 +131,6 @@ func (u *inUse) usedBy(c *runtimeapi.Container, listed crilist.Listing) *using {
 		devices[from] = true
 	}
 	m := sandbox.Metadata
-	return &using{claims.Pod{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()}, c.Metadata.GetName(), devices}
+	return &using{claims.Pod{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()},
+		c.Metadata.GetName(), devices}
 }

@@ -2,6 +2,7 @@ package admit_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -36,12 +37,14 @@ type oneContainer struct {
 	err            error
 }
 
-func (r *oneContainer) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
+func (r *oneContainer) ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption,
+) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
 		{Id: "c", PodSandboxId: "s", State: r.state, Metadata: &runtimeapi.ContainerMetadata{Name: "main"}}}}, r.err
 }
 
-func (r *oneContainer) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *oneContainer) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption,
+) (*runtimeapi.ListPodSandboxResponse, error) {
 	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s", State: r.sandbox,
 		Metadata:    &runtimeapi.PodSandboxMetadata{Namespace: "ns", Name: "forced", Uid: r.uid},
 		Annotations: map[string]string{assignment.HolderAnnotation: r.uid, assignment.Annotation: r.assignment}}}}, nil
@@ -59,8 +62,8 @@ func admitter(t *testing.T, runtime claims.Runtime, w *admittest.World) *admit.A
 	ended := make(chan struct{})
 	go func() { defer close(ended); plugins.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	a, err := admit.New(admit.Config{Node: admittest.Node, Pods: admittest.NoPods(), Claims: w.Claims, DeviceTimeout: 10 * time.Second,
-		Plugins: plugins, Runtime: runtime, Metrics: w.Metrics,
+	a, err := admit.New(admit.Config{Node: admittest.Node, Pods: admittest.NoPods(), Claims: w.Claims,
+		DeviceTimeout: 10 * time.Second, Plugins: plugins, Runtime: runtime, Metrics: w.Metrics,
 		Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
 	if err != nil {
 		t.Fatal(err)
@@ -76,26 +79,31 @@ func TestDeviceInUse(t *testing.T) {
 		exited, unknown  = runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN
 		ready, gone      = runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	)
+	has := func(state runtimeapi.ContainerState, sandbox runtimeapi.PodSandboxState, uid, assignment string,
+	) oneContainer {
+		return oneContainer{state: state, sandbox: sandbox, uid: uid, assignment: assignment}
+	}
 	w := admittest.NewWorld(t, nil)
 	for name, test := range map[string]struct {
 		runtime oneContainer
 		says    string // "" if it is admitted
 	}{
-		"it runs":                     {oneContainer{state: running, sandbox: ready, uid: "old", assignment: widget}, `container "main" of pod ns/forced (UID old)`},
-		"it may be started":           {oneContainer{state: created, sandbox: ready, uid: "old", assignment: widget}, "is in use"},
-		"its process may live":        {oneContainer{state: unknown, sandbox: gone, uid: "old", assignment: widget}, "is in use"},
-		"it has ended":                {oneContainer{state: exited, sandbox: ready, uid: "old", assignment: widget}, ""},
-		"it cannot be started":        {oneContainer{state: created, sandbox: gone, uid: "old", assignment: widget}, ""},
-		"it has another device":       {oneContainer{state: running, sandbox: ready, uid: "old", assignment: other}, ""},
-		"it is of the same pod":       {oneContainer{state: running, sandbox: ready, uid: admittest.Pod.UID, assignment: widget}, ""},
-		"the runtime does not answer": {oneContainer{err: status.Error(codes.Unavailable, "no runtime")}, "is not known: list containers"},
+		"it runs":                     {has(running, ready, "old", widget), `container "main" of pod ns/forced (UID old)`},
+		"it may be started":           {has(created, ready, "old", widget), "is in use"},
+		"its process may live":        {has(unknown, gone, "old", widget), "is in use"},
+		"it has ended":                {has(exited, ready, "old", widget), ""},
+		"it cannot be started":        {has(created, gone, "old", widget), ""},
+		"it has another device":       {has(running, ready, "old", other), ""},
+		"it is of the same pod":       {has(running, ready, admittest.Pod.UID, widget), ""},
+		"the runtime does not answer": {oneContainer{err: errors.New("no runtime")}, "is not known: list containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			admission, err := admitter(t, &test.runtime, w).Admit(quiet(t), container(widget))
 			switch {
 			case test.says == "" && err != nil:
 				t.Error(err)
-			case test.says != "" && (status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), test.says)):
+			case test.says != "" && (status.Code(err) != codes.Unavailable ||
+				!strings.Contains(err.Error(), test.says)):
 				t.Errorf("%v, want Unavailable and %q", err, test.says)
 			case err == nil:
 				admission.Failed(status.Error(codes.Aborted, "not created"))
@@ -116,7 +124,8 @@ func TestDeviceAtTheSameTime(t *testing.T) {
 	second := container(widget)
 	second.Pod.Name, second.Pod.UID = "second", "u2"
 	second.PodAnnotations = map[string]string{assignment.HolderAnnotation: "u2", assignment.Annotation: widget}
-	if _, err := a.Admit(quiet(t), second); err == nil || !strings.Contains(err.Error(), "is in use by container \"main\" of pod ns/cams") {
+	_, err = a.Admit(quiet(t), second)
+	if err == nil || !strings.Contains(err.Error(), `is in use by container "main" of pod ns/cams`) {
 		t.Errorf("the second is admitted beside the first: %v", err)
 	}
 	again, err := a.Admit(quiet(t), container(widget))
@@ -143,8 +152,8 @@ func TestRequestedBeforeThePluginHasSaidSo(t *testing.T) {
 	}
 	for name, advertised := range map[string]bool{"advertised": true, "another's": false} {
 		t.Run(name, func(t *testing.T) {
-			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: corelisters.NewPodLister(pods), Claims: w.Claims,
-				DeviceTimeout: time.Second, Metrics: w.Metrics,
+			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: corelisters.NewPodLister(pods),
+				Claims: w.Claims, DeviceTimeout: time.Second, Metrics: w.Metrics,
 				Advertised: func(name types.ResourceName) bool { return advertised && name == "example.com/widget" },
 				Device:     func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
 			if err != nil {

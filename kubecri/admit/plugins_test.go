@@ -98,7 +98,9 @@ func TestDevicePlugins(t *testing.T) {
 			if test.assignment != both { // whose spec asks for the slot
 				pods = admittest.NoPods()
 			}
-			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: pods, Claims: w.Claims, DeviceTimeout: 10 * time.Second, Plugins: plugins, Runtime: w.Runtime, Metrics: w.Metrics,
+			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: pods, Claims: w.Claims,
+				DeviceTimeout: 10 * time.Second, Plugins: plugins,
+				Runtime: w.Runtime, Metrics: w.Metrics,
 				Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +160,9 @@ func TestVariablesOfPlugins(t *testing.T) {
 			if tc.assignment == "" { // whose spec asks for the slot
 				pods = admittest.NoPods()
 			}
-			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: pods, Claims: w.Claims, DeviceTimeout: 10 * time.Second, Plugins: plugins, Runtime: w.Runtime, VariableNamespaces: tc.namespaces,
+			a, err := admit.New(admit.Config{Node: admittest.Node, Pods: pods, Claims: w.Claims,
+				DeviceTimeout: 10 * time.Second, Plugins: plugins,
+				Runtime: w.Runtime, VariableNamespaces: tc.namespaces,
 				Metrics: w.Metrics, Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
 			if err != nil {
 				t.Fatal(err)

@@ -139,7 +139,8 @@ func New(config Config) (*Claims, error) {
 	case config.Node == "":
 		return nil, errors.New("claims: no node name")
 	case config.Client == nil, config.Claims == nil, config.Configurations == nil, config.Nodes == nil,
-		config.Pods == nil, config.Namespaces == nil && config.Kubelet == nil, config.Runtime == nil, config.Events == nil:
+		config.Pods == nil, config.Namespaces == nil && config.Kubelet == nil, config.Runtime == nil,
+		config.Events == nil:
 		return nil, errors.New("claims: client, informers, namespaces, runtime and event recorder are required")
 	case config.Checkpoint != "" && config.Device == nil:
 		return nil, errors.New("claims: a checkpoint needs to know the devices")

@@ -27,7 +27,8 @@ func TestWhatIsKnownFollowsTheContainers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &user{id: id, sandbox: c.sandbox, pod: Pod{UID: c.pod}, name: c.id, slots: map[slot.Name]Use{s: {"CL", c.pod}}}
+			return &user{id: id, sandbox: c.sandbox, pod: Pod{UID: c.pod}, name: c.id,
+				slots: map[slot.Name]Use{s: {"CL", c.pod}}}
 		}
 		list := func() []*user {
 			var users []*user

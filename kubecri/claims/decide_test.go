@@ -15,7 +15,8 @@ import (
 func TestDecide(t *testing.T) {
 	by := func(uid string) []user {
 		use := Use{"CL", uid}
-		return []user{{slots: map[slot.Name]Use{mustSlot(t, "cam-a1-0"): use, mustSlot(t, "cam-a1-2"): use}, pod: Pod{UID: uid}}}
+		slots := map[slot.Name]Use{mustSlot(t, "cam-a1-0"): use, mustSlot(t, "cam-a1-2"): use}
+		return []user{{slots: slots, pod: Pod{UID: uid}}}
 	}
 	now := time.Unix(1000, 0)
 	const grace = 20 * time.Second
@@ -39,12 +40,17 @@ func TestDecide(t *testing.T) {
 		{name: "its time passes", claim: "CL u1", known: since(15 * time.Second), want: decision{recheck: 5 * time.Second, memory: since(15 * time.Second)}},
 		{name: "its time is over", claim: "CL u1", known: since(grace), want: decision{remove: true}},
 		{name: "another claim's time is another", claim: "CL u1", known: memory{orphan: "0", since: now.Add(-grace)}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "a bound pod's claim stays, though its containers are long in coming", claim: "CL u1", entitled: []Use{{"CL", "u0"}, {"CL", "u1"}}, known: since(grace)},
-		{name: "another pod's on the same slot does not", claim: "CL u2", entitled: []Use{{"CL", "u1"}}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "nor one at the other level", claim: "CL u1", entitled: []Use{{"IL", "u1"}}, want: decision{recheck: grace, memory: since(0)}},
-		{name: "no time when the container is known to have gone", claim: "CL u1", use: use{freed: []string{"u0", "u1"}}, entitled: []Use{{"CL", "u1"}},
+		{name: "a bound pod's claim stays, though its containers are long in coming", claim: "CL u1",
+			entitled: []Use{{"CL", "u0"}, {"CL", "u1"}}, known: since(grace)},
+		{name: "another pod's on the same slot does not", claim: "CL u2", entitled: []Use{{"CL", "u1"}},
+			want: decision{recheck: grace, memory: since(0)}},
+		{name: "nor one at the other level", claim: "CL u1", entitled: []Use{{"IL", "u1"}},
+			want: decision{recheck: grace, memory: since(0)}},
+		{name: "no time when the container is known to have gone", claim: "CL u1",
+			use: use{freed: []string{"u0", "u1"}}, entitled: []Use{{"CL", "u1"}},
 			want: decision{remove: true, settled: true}},
-		{name: "which says nothing of another pod's claim", claim: "CL u2", use: use{freed: []string{"u0", "u1"}}, entitled: []Use{{"CL", "u2"}}, want: decision{settled: true}},
+		{name: "which says nothing of another pod's claim", claim: "CL u2", use: use{freed: []string{"u0", "u1"}},
+			entitled: []Use{{"CL", "u2"}}, want: decision{settled: true}},
 		{name: "gone and released", use: use{freed: []string{"u0", "u1"}}, want: decision{settled: true}},
 		{name: "gone, and the claim is on its way", claim: "CL u1", going: true, use: use{freed: []string{"u0", "u1"}}},
 		{name: "a create in flight is not touched", claim: "CL u1", use: use{busy: true, freed: []string{"u0", "u1"}}, known: since(grace), want: decision{memory: since(grace)}},

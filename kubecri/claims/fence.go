@@ -215,7 +215,8 @@ func (f *fence) promise(ctx context.Context, c *akriv0.Configuration) (*metav1.D
 // changes.
 func (f *fence) renew(ctx context.Context) error {
 	if err := f.renewing.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("wait for another renewal of Lease %s/%s: %w", corev1.NamespaceNodeLease, v1alpha1.NodeLease(f.node), err)
+		return fmt.Errorf("wait for another renewal of Lease %s/%s: %w", corev1.NamespaceNodeLease,
+			v1alpha1.NodeLease(f.node), err)
 	}
 	defer f.renewing.Release(1)
 	began := f.clock.Now()

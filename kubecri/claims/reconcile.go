@@ -95,7 +95,8 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 		return c.lost(ctx, v.slot, d, other)
 	case wrote:
 		d.memory = memory{remade: c.config.Clock.Now()}
-		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod", klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.name)
+		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod",
+			klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.name)
 	}
 	return nil
 }
@@ -133,9 +134,11 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 		klog.FromContext(ctx).Info("Stopped a container: its slot was released while kubecri was not heard of, and is another's", "slot", name,
 			"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name, "releaseUnreachableAfter", p.after(),
 			"claimedBy", other.HeldBy())
-		c.config.Events.Eventf(u.pod.Reference(), corev1.EventTypeWarning, "SlotReleased", "Container %q was stopped: its slot %s was released, as its Configuration's releaseUnreachableAfter (%s) allows "+
-			"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again "+
-			"when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(),
+		c.config.Events.Eventf(u.pod.Reference(), corev1.EventTypeWarning, "SlotReleased",
+			"Container %q was stopped: its slot %s was released, as its Configuration's "+
+				"releaseUnreachableAfter (%s) allows "+
+				"while kubecri of the node is not heard of, and is now claimed by %s. The container is created again "+
+				"when the slot is free; delete the pod to have it placed elsewhere.", u.name, name, p.after(),
 			other.HeldBy())
 	}
 	if err != nil {

@@ -34,7 +34,9 @@ func (c *Claims) resyncLoop(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			if !failing { // once an outage
-				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; trying again", "longestWait", crilist.MaxRetry)
+				logger.Error(err, "Cannot list the runtime's containers: what they use stays as it was last seen; "+
+					"trying again",
+					"longestWait", crilist.MaxRetry)
 			}
 			failing = true
 			retry = c.config.Clock.After(backoff.Step())

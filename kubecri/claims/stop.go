@@ -79,7 +79,9 @@ func (c *Claims) keepPromises(ctx context.Context) time.Duration {
 		return next
 	}
 	silent, _ := c.fence.silent()
-	klog.FromContext(ctx).Error(err, "Cannot say that this node is there: containers whose slots would be released are stopped before that", "silent", silent.Round(time.Second))
+	klog.FromContext(ctx).Error(err,
+		"Cannot say that this node is there: containers whose slots would be released are stopped before that",
+		"silent", silent.Round(time.Second))
 	next = c.fence.beforeStop(min(next, fenceRetry))
 	if due = c.due(); len(due) > 0 {
 		c.stopAll(ctx, due)

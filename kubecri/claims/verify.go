@@ -68,7 +68,8 @@ func (r *Request) verify() (map[slot.Name]Use, error) {
 		return uses, nil
 	}
 	slices.Sort(missing)
-	return nil, Refusef("%d slots of %s%s are assigned, and the container requests %d: delete the pod, and its next one is assigned anew",
+	return nil, Refusef("%d slots of %s%s are assigned, and the container requests %d: "+
+		"delete the pod, and its next one is assigned anew",
 		granted[missing[0]], assignment.ResourcePrefix, missing[0], r.Requested[missing[0]])
 }
 

@@ -13,7 +13,8 @@ func TestDecideRelease(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	h := func(index int, inUse bool, asked time.Time) held {
-		return held{Holding: claims.Holding{Slot: slot.Name{Instance: "cam-000000", Index: index}, Used: inUse}, resource: "akri.sh/cam", asked: asked}
+		return held{Holding: claims.Holding{Slot: slot.Name{Instance: "cam-000000", Index: index}, Used: inUse},
+			resource: "akri.sh/cam", asked: asked}
 	}
 	for _, test := range []struct {
 		name      string

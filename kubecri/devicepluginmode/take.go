@@ -37,7 +37,8 @@ const (
 // Allocate, which follows, finds them its own: two nodes that choose at the same time
 // choose the same slots, and here the one that is late can choose again.
 func (p *Plugins) prefer(ctx context.Context, k key, available, included []string, size int) ([]string, error) {
-	_, ids, err := p.take(ctx, k, func(r *deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
+	_, ids, err := p.take(ctx, k,
+		func(r *deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
 	return ids, err
 }
 
@@ -70,7 +71,8 @@ type taken struct {
 // The kubelet's list of ids may be old, and so may be what this node knows of claims. So
 // when another node has a slot already, there is another choice, by what is known now. When
 // there is none, what this node holds for nobody is released first.
-func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error),
+) (*taken, []string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
 	if p.allocating.Acquire(ctx, 1) != nil {
@@ -110,7 +112,8 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resour
 
 // decide chooses ids, and prepares what a container gets for them: everything that can go
 // wrong without a claim goes wrong before there is one.
-func (p *Plugins) decide(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error)) (*taken, []string, error) {
+func (p *Plugins) decide(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error),
+) (*taken, []string, error) {
 	r := p.resource(k)
 	if r == nil {
 		return nil, nil, fmt.Errorf("this node has no devices of %s%s", assignment.ResourcePrefix, k.name())

@@ -260,7 +260,8 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	ours, core := informers.NewSharedInformerFactory(a, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	config := Config{Node: name, Kube: a.kube, Configurations: ours.Akri().V0().Configurations(),
 		SlotClaims: ours.Kubeslot().V1alpha1().SlotClaims(),
-		Slices:     ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
+		Slices:     ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(),
+		Nodes: core.Core().V1().Nodes(),
 		Device: func(_ context.Context, instance string) (discovery.Device, error) {
 			seen, _ := r.devices.Devices()
 			device, is := seen[instance]

@@ -24,7 +24,8 @@ func (l Lack) None() bool { return len(l.Slots)+len(l.Plugins) == 0 }
 // Of returns what a container lacks of what the scheduler assigned to it on the node: annotations are all
 // that it was created with, those that NRI adds, too. Of a static pod, and of a pod whose assignment
 // cannot be read, nobody can say what a container would lack.
-func Of(node string, podAnnotations map[string]string, pod claims.Pod, container string, annotations map[string]string) Lack {
+func Of(node string, podAnnotations map[string]string, pod claims.Pod, container string,
+	annotations map[string]string) Lack {
 	if given(annotations) || assignment.Static(podAnnotations) {
 		return Lack{}
 	}
@@ -59,6 +60,7 @@ func (l Lack) Error() string {
 	for _, g := range l.Slots {
 		all = append(all, "slot "+g.Slot.String())
 	}
-	return fmt.Sprintf("it was created without what it was assigned (%s): kubecri was not asked, or did not answer in time",
+	return fmt.Sprintf("it was created without what it was assigned (%s): kubecri was not asked, "+
+		"or did not answer in time",
 		strings.Join(append(all, l.Plugins...), ", "))
 }

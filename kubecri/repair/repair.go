@@ -126,7 +126,8 @@ func (r *Repairer) Lacks(ctx context.Context, c *runtimeapi.Container, podAnnota
 // lackOf asks the runtime only about containers that were assigned something and do not
 // show in CRI that they have it, each once.
 func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) Lack {
-	lack := Of(r.config.Node, podAnnotations, claims.PodOf(c.Labels), kubelettypes.GetContainerName(c.Labels), c.Annotations)
+	lack := Of(r.config.Node, podAnnotations, claims.PodOf(c.Labels), kubelettypes.GetContainerName(c.Labels),
+		c.Annotations)
 	if lack.None() {
 		return Lack{}
 	}
@@ -197,7 +198,8 @@ func (r *Repairer) handle(ctx context.Context, c *runtimeapi.Container, lack Lac
 		}
 		r.config.Metrics.StartedWithoutDevices()
 		logger.Error(lack, "A container runs without its devices", "stopped", !leave)
-		r.config.Events.Eventf(pod.Reference(), corev1.EventTypeWarning, reason, "Container %q %s: %v", name, what, lack)
+		r.config.Events.Eventf(pod.Reference(), corev1.EventTypeWarning, reason,
+			"Container %q %s: %v", name, what, lack)
 	}
 	if stop {
 		go r.stop(context.WithoutCancel(klog.NewContext(ctx, logger)), c.Id)

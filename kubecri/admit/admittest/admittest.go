@@ -119,7 +119,8 @@ func NewWorld(t testing.TB, runtime claims.Runtime, changes ...func(*claims.Conf
 	if err := pods.Add(Requesting("1")); err != nil {
 		t.Fatal(err)
 	}
-	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts, Runtime: runtime, Stop: stop}
+	return &World{Claims: c, Pods: corelisters.NewPodLister(pods), Client: client, Metrics: numbers, Counts: counts,
+		Runtime: runtime, Stop: stop}
 }
 
 // NoPods is a lister whose node has no pods yet.

@@ -191,7 +191,8 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn, numbers 
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
 			return waitDevice(ctx, instance, n.claims, n.agent, n.allowed)
 		}, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: numbers, Tracer: tracer,
-		CDI: n.cdiDevice(), Plugins: n.plugins, Advertised: cluster.advertised, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
+		CDI: n.cdiDevice(), Plugins: n.plugins, Advertised: cluster.advertised,
+		Runtime:  runtimeapi.NewRuntimeServiceClient(runtime),
 		Verifier: verifier, VariableNamespaces: o.variableNamespaces,
 	})
 	return n, err

@@ -85,7 +85,8 @@ func (c *cluster) nodeLabels(ctx context.Context) (labels map[string]string, kno
 // advertised reports whether this node's Node says that device plugins of kubecri give out a resource.
 func (c *cluster) advertised(name types.ResourceName) bool {
 	node, err := c.Nodes.Lister().Get(c.node)
-	return err == nil && slices.Contains(strings.Split(node.Annotations[advertise.ResourcesAnnotation], ","), string(name))
+	return err == nil &&
+		slices.Contains(strings.Split(node.Annotations[advertise.ResourcesAnnotation], ","), string(name))
 }
 
 // holders returns the containers of this node that were assigned anything of device plugins; not ok

@@ -36,7 +36,8 @@ func (r *Resource) slotOf(id string) (slot.Name, error) {
 	if r.Unique == v0.UniquePerNode {
 		in := r.instance(id)
 		if in == nil {
-			return slot.Name{}, fmt.Errorf("device %q is not an Instance of Configuration %s that this node knows", id, r.Name)
+			return slot.Name{}, fmt.Errorf("device %q is not an Instance of Configuration %s that this node knows", id,
+				r.Name)
 		}
 		if in.heldByConfiguration() {
 			return slot.Name{}, fmt.Errorf("this node has a slot of Instance %s already, and uniqueScope Node allows one", in.Name)
@@ -131,7 +132,8 @@ func (r *Resource) shortage(want, have int) error {
 			full = append(full, noneFree(in).Error())
 		}
 	}
-	err := fmt.Errorf("%d devices of Configuration %s are requested, and slots of %d Instances can be given to one container (uniqueDevices)", want, r.Name, have)
+	err := fmt.Errorf("%d devices of Configuration %s are requested, and "+
+		"slots of %d Instances can be given to one container (uniqueDevices)", want, r.Name, have)
 	if len(full) > 0 {
 		err = fmt.Errorf("%w: %s", err, strings.Join(full[:min(len(full), maxReasons)], "; "))
 	}

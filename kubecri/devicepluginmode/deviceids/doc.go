@@ -168,7 +168,8 @@ func (r *Resource) held(id string) (*Instance, slot.Name, bool) {
 }
 
 func (r *Resource) instance(name string) *Instance {
-	i, ok := slices.BinarySearchFunc(r.Instances, name, func(in *Instance, name string) int { return strings.Compare(in.Name, name) })
+	i, ok := slices.BinarySearchFunc(r.Instances, name,
+		func(in *Instance, name string) int { return strings.Compare(in.Name, name) })
 	if !ok {
 		return nil
 	}

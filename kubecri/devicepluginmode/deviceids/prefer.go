@@ -35,7 +35,8 @@ func (r *Resource) Prefer(available, included []string, size int) ([]string, err
 			continue
 		}
 		name := grants[0].Slot
-		all = append(all, candidate{id: id, instance: r.instance(name.Instance), index: name.Index, held: grants[0].Held})
+		all = append(all, candidate{id: id, instance: r.instance(name.Instance), index: name.Index,
+			held: grants[0].Held})
 	}
 	// The Instance with the most free slots first, and of it the highest index, see highest; of an Instance
 	// alone the lowest.
