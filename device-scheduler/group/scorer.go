@@ -16,8 +16,8 @@ type held struct {
 }
 
 // take returns what is in use once the container also has n, and whether the
-// scorer lets it. None of what is counted is no request that a leaf can answer:
-// who has its name has the device.
+// scorer lets it. A counted leaf is not given for 0: whoever is assigned it gets
+// the device.
 func take(scorer int32, capacity int64, h held, n int64, init bool) (held, bool) {
 	if scorer == resource.EnumScorer {
 		h.pod = capacity & (h.pod | n)

@@ -168,8 +168,8 @@ func addSpec(info *types.PodInfo, pod *v1.Pod) {
 	}
 }
 
-// dropZeros removes requests for none of a group resource: a place for it would be somebody's device,
-// of which nothing is counted. None of a set of bits is a request for any.
+// dropZeros removes requests for 0 of a group resource. Whoever is assigned a leaf gets its device, and of 0
+// nothing would be counted. For a set of bits 0 means that any will do.
 func dropZeros(info *types.PodInfo) {
 	for _, c := range info.Containers() {
 		maps.DeleteFunc(c.Requests, func(name types.ResourceName, n int64) bool {

@@ -91,7 +91,7 @@ func New(config Config) (*Admitter, error) {
 		return nil, errors.New("admit: device plugins need the runtime")
 	}
 	return &Admitter{Config: config, withheld: lru.New(withheldLogged),
-		inUse: inUse{node: config.Node, runtime: config.Runtime, creating: map[*using]bool{}}}, nil
+		inUse: inUse{node: config.Node, runtime: config.Runtime, creating: map[*user]bool{}}}, nil
 }
 
 // Container is one that is about to be created.
@@ -120,7 +120,7 @@ type Admission struct {
 	given     []string // the devices behind the grants, and those of device plugins, for the log
 	devices   bool
 	taken     *claims.Taken // nil for a container without slots
-	using     *using        // nil for a container without devices of plugins
+	using     *user         // nil for a container without devices of plugins
 }
 
 // Admit claims the container's slots, or says why it must not be created, as a

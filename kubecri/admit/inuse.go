@@ -25,19 +25,19 @@ type inUse struct {
 
 	mu sync.Mutex
 	// creating are the containers that may be created, and that the runtime may not have yet.
-	creating map[*using]bool
+	creating map[*user]bool
 }
 
-// using is a container's devices.
-type using struct {
+// user is a container and its devices.
+type user struct {
 	pod       claims.Pod
 	container string
 	devices   map[types.ResourceName]bool
 }
 
-// only returns what the container was assigned of which the node has one alone. What it has more of is
-// shared, and counted by the scheduler.
-func only(c *types.ContainerInfo, node *types.NodeInfo) map[types.ResourceName]bool {
+// exclusive returns those of the container's devices of which the node has exactly one. Where it has more,
+// they are shared, and the scheduler counts them.
+func exclusive(c *types.ContainerInfo, node *types.NodeInfo) map[types.ResourceName]bool {
 	devices := map[types.ResourceName]bool{}
 	for want, from := range c.AllocateFrom {
 		if !soplugins.IsSlot(want) && node.Allocatable[from] == 1 &&
@@ -51,8 +51,8 @@ func only(c *types.ContainerInfo, node *types.NodeInfo) map[types.ResourceName]b
 // begin lets the container have its devices until end is called, which is once the runtime has the container or
 // will not have it. It returns nil for one without, and an error if another pod's container has one of them.
 func (u *inUse) begin(ctx context.Context, c Container, assigned *types.ContainerInfo, node *types.NodeInfo,
-) (*using, error) {
-	mine := &using{c.Pod, c.Name, only(assigned, node)}
+) (*user, error) {
+	mine := &user{c.Pod, c.Name, exclusive(assigned, node)}
 	if len(mine.devices) == 0 {
 		return nil, nil
 	}
@@ -67,13 +67,13 @@ func (u *inUse) begin(ctx context.Context, c Container, assigned *types.Containe
 	return mine, nil
 }
 
-func (u *inUse) end(mine *using) {
+func (u *inUse) end(mine *user) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.creating, mine)
 }
 
-func (u *inUse) create(mine *using) error {
+func (u *inUse) create(mine *user) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for other := range u.creating {
@@ -85,7 +85,7 @@ func (u *inUse) create(mine *using) error {
 	return nil
 }
 
-func (u *inUse) inRuntime(ctx context.Context, mine *using) error {
+func (u *inUse) inRuntime(ctx context.Context, mine *user) error {
 	listed, err := crilist.List(ctx, u.runtime)
 	if err != nil {
 		return fmt.Errorf("whether another pod uses its devices still is not known: %w", err)
@@ -100,7 +100,7 @@ func (u *inUse) inRuntime(ctx context.Context, mine *using) error {
 
 // conflict says which device another pod's container has, too. Which containers of one pod may have
 // one device is the scheduler's to say.
-func (u *using) conflict(other *using) error {
+func (u *user) conflict(other *user) error {
 	if other == nil || other.pod.UID == u.pod.UID {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (u *using) conflict(other *using) error {
 
 // usedBy returns what a container of the runtime was assigned, nil for one that cannot run without being
 // created anew, or was assigned nothing.
-func (u *inUse) usedBy(c *runtimeapi.Container, listed crilist.Listing) *using {
+func (u *inUse) usedBy(c *runtimeapi.Container, listed crilist.Listing) *user {
 	sandbox := listed.Sandboxes[c.PodSandboxId]
 	if sandbox == nil || c.State == runtimeapi.ContainerState_CONTAINER_EXITED || !listed.Usable(c) {
 		return nil
@@ -131,6 +131,6 @@ func (u *inUse) usedBy(c *runtimeapi.Container, listed crilist.Listing) *using {
 		devices[from] = true
 	}
 	m := sandbox.Metadata
-	return &using{claims.Pod{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()},
+	return &user{claims.Pod{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()},
 		c.Metadata.GetName(), devices}
 }

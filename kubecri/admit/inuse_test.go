@@ -88,7 +88,8 @@ func TestDeviceInUse(t *testing.T) {
 		runtime oneContainer
 		says    string // "" if it is admitted
 	}{
-		"it runs":                     {has(running, ready, "old", widget), `container "main" of pod ns/forced (UID old)`},
+		"it runs": {has(running, ready, "old", widget),
+			`container "main" of pod ns/forced (UID old)`},
 		"it may be started":           {has(created, ready, "old", widget), "is in use"},
 		"its process may live":        {has(unknown, gone, "old", widget), "is in use"},
 		"it has ended":                {has(exited, ready, "old", widget), ""},

@@ -63,7 +63,7 @@ func ofPod(info *types.PodInfo, pod claims.Pod, spec *corev1.Pod) *types.PodInfo
 
 // use lets the container have the devices of plugins that it was assigned, unless another pod's has them.
 // It waits until the plugins have said what the node has, or were tried.
-func (a *Admitter) use(ctx context.Context, c Container, e entitlement) (*using, error) {
+func (a *Admitter) use(ctx context.Context, c Container, e entitlement) (*user, error) {
 	if e.assigned == nil || a.Plugins == nil {
 		return nil, nil
 	}

@@ -28,8 +28,8 @@ const (
 // of our own, which can be found by its reason; the kubelet's are all "Failed". Of
 // the kubelet's retries the recorder makes one event with a count.
 func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.Grant, err error) error {
-	told := bounded(err.Error())
-	logger.Error(errors.New(told), "Refused to create a container")
+	message := bounded(err.Error())
+	logger.Error(errors.New(message), "Refused to create a container")
 	code, result, reason := codes.Unavailable, metrics.Failed, reasonUnavailable
 	if r := (*claims.Refusal)(nil); errors.As(err, &r) {
 		code, result, reason = codes.FailedPrecondition, metrics.Refused, reasonRefused
@@ -39,18 +39,18 @@ func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.
 	if len(grants) > 0 {
 		devices = "its slots " + strings.Join(slotNames(grants), ", ")
 	}
-	text := fmt.Sprintf("kubecri does not start container %q of pod %s without %s: %s", c.Name, c.Pod, devices, told)
+	text := fmt.Sprintf("kubecri does not start container %q of pod %s without %s: %s", c.Name, c.Pod, devices, message)
 	if a.Events != nil { // which neither waits nor fails
 		a.Events.Event(a.reference(c), corev1.EventTypeWarning, reason, text)
 	}
 	return status.Error(code, text)
 }
 
-// maxReason is how many characters of a reason are told: a pod's author can write names
+// maxReason is how many characters of a reason are logged and sent: a pod's author can write names
 // of a hundred thousand, and the kubelet asks again and again.
 const maxReason = 2048
 
-// bounded is the part of a reason that may be told.
+// bounded cuts a reason to what may be logged and sent.
 func bounded(reason string) string {
 	if text := []rune(reason); len(text) > maxReason {
 		return string(text[:maxReason]) + "…"

@@ -66,7 +66,8 @@ func TestSpecOfOtherSlots(t *testing.T) {
 	}
 }
 
-// A slot that another has by now is not replaced by the next one while a container may use it: the kubelet is told.
+// A slot that another has by now is not replaced by the next one while a container may use it: the kubelet gets
+// an error.
 func TestSlotLostWhilePrepared(t *testing.T) {
 	a := newAPI(configuration(3), podOf("p", "claim-u1"))
 	r := start(t, a, here, t.TempDir())

@@ -44,8 +44,8 @@ func NewScheduler(h *host.Host, p *Plugin, timeout time.Duration) (*Scheduler, e
 	return s, h.Put(s)
 }
 
-// Connect is a Handler's. The host is told when what the plugin answers for has changed, or whether
-// it uses the group scheduler.
+// Connect implements Handler. It puts the plugin into the host again when the resources that the plugin
+// answers for have changed, or whether it uses the group scheduler.
 func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

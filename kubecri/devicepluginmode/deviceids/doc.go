@@ -30,7 +30,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Device is an id that the kubelet is told of.
+// Device is an id that is sent to the kubelet.
 type Device struct {
 	ID      string
 	Healthy bool

@@ -10,7 +10,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// List returns the ids that the kubelet is told of, in order. One that stands for a slot is Healthy when the
+// List returns the ids that are sent to the kubelet, in order. One that stands for a slot is Healthy when the
 // slot is free, or when this node holds it by the id.
 func (r *Resource) List() []Device {
 	l := listing{}
