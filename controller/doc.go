@@ -5,6 +5,7 @@
 //	dra             publishes devices as ResourceSlices, for Configurations that have DRA give them
 //	claims          deletes SlotClaims that are nobody's
 //	brokers         runs the Pods and Jobs of Instances
+//	brokerspec      reads the specs of brokers and Services, for those who check them and those who make them
 //	services        makes the Services of Instances and Configurations
 //	configurations  writes the status of Configurations
 //	validation      what is wrong with a Configuration, and the webhook that says so in time

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeslot/kubeslot/kubecri/advertise"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // resources is a patch of so many akri.sh resources.
@@ -47,7 +47,7 @@ func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
 		[]byte(`{"metadata":{"labels":{"nvidia.com/gpu.count":"8"}},"status":{"capacity":{"example.com/kubelets":"3"},"allocatable":{"example.com/kubelets":"3"}}}`), metav1.PatchOptions{}, "status")
 	r.check(err)
 	listed := func(names, status string) string {
-		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"status":{"capacity":{%s},"allocatable":{%s}}}`, advertise.ResourcesAnnotation, names, status, status)
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"status":{"capacity":{%s},"allocatable":{%s}}}`, v1alpha1.PluginResourcesAnnotation, names, status, status)
 	}
 	for name, text := range map[string]string{
 		"another's amount":         `{"status":{"capacity":{"example.com/kubelets":"9"}}}`,
@@ -58,8 +58,8 @@ func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
 		"not listed":               `{"status":{"capacity":{"example.com/ours":"1"}}}`,
 		"another annotation":       `{"metadata":{"annotations":{"example.com/x":"y"}}}`,
 		"a label":                  `{"metadata":{"labels":{"x":"y"}}}`,
-		"a label, listed":          fmt.Sprintf(`{"metadata":{"labels":{"x":"y"},"annotations":{%q:"x"}}}`, advertise.LabelsAnnotation),
-		"another's label":          fmt.Sprintf(`{"metadata":{"labels":{"nvidia.com/gpu.count":"9"},"annotations":{%q:"nvidia.com/gpu.count"}}}`, advertise.LabelsAnnotation),
+		"a label, listed":          fmt.Sprintf(`{"metadata":{"labels":{"x":"y"},"annotations":{%q:"x"}}}`, v1alpha1.PluginLabelsAnnotation),
+		"another's label":          fmt.Sprintf(`{"metadata":{"labels":{"nvidia.com/gpu.count":"9"},"annotations":{%q:"nvidia.com/gpu.count"}}}`, v1alpha1.PluginLabelsAnnotation),
 		"the kubelet's conditions": `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`,
 	} {
 		if err := s.patchNode(nodeA, text, "status"); err == nil || !strings.Contains(err.Error(), "kubecri may") {
@@ -70,7 +70,7 @@ func TestKubecriMayAdvertiseOnlyItsOwn(t *testing.T) {
 		t.Errorf("a resource of its own: %v", err)
 	}
 	if err := s.patchNode(nodeA, fmt.Sprintf(`{"metadata":{"labels":{"nvidia.com/ours":"x"},"annotations":{%q:"nvidia.com/ours"}}}`,
-		advertise.LabelsAnnotation), "status"); err != nil {
+		v1alpha1.PluginLabelsAnnotation), "status"); err != nil {
 		t.Errorf("a label of its own: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // affords reports whether the policy's expressions cost no more for the request, in CEL's
@@ -44,7 +45,7 @@ func listing(n int) string {
 	for i := range n {
 		names = append(names, fmt.Sprintf("example.com/r%d", i))
 	}
-	return annotated(advertise.ResourcesAnnotation, strings.Join(names, ","))
+	return annotated(v1alpha1.PluginResourcesAnnotation, strings.Join(names, ","))
 }
 
 // labelled is the metadata of a Node with so many labels of device plugins.
@@ -55,7 +56,7 @@ func labelled(n int) string {
 		labels, names = append(labels, name+": x"), append(names, name)
 	}
 	return fmt.Sprintf(", labels: {%s}%s", strings.Join(labels, ", "),
-		annotated(advertise.LabelsAnnotation, strings.Join(names, ",")))
+		annotated(v1alpha1.PluginLabelsAnnotation, strings.Join(names, ",")))
 }
 
 // conditionsOf are so many conditions of kubecri's, with messages of so many characters.
@@ -87,19 +88,21 @@ func TestKubecriAdvertisesLittle(t *testing.T) {
 		"a long name":           {named(63), "", "", 1000},
 		"a longer name":         {named(64), "", "at most 63 characters behind the slash", 1000},
 
-		"resources of device plugins":      {nodeOf(0, listing(advertise.MaxPluginResources), ""), "", "", 20_000},
-		"the same resources again":         {nodeOf(0, listing(advertise.MaxPluginResources), ""), nodeOf(0, listing(advertise.MaxPluginResources), ""), "", 40_000},
-		"one more of device plugins":       {nodeOf(0, listing(advertise.MaxPluginResources+1), ""), "", listed, 20_000},
-		"1,500 of device plugins":          {nodeOf(0, listing(1500), ""), "", listed, 150_000},
-		"2,000 of device plugins":          {nodeOf(0, listing(2000), ""), "", size, 10_000},
-		"a long name of a device plugin's": {nodeOf(0, annotated(advertise.ResourcesAnnotation, "example.com/"+strings.Repeat("x", 310)), ""), "", listed, 20_000},
+		"resources of device plugins": {nodeOf(0, listing(advertise.MaxPluginResources), ""), "", "", 20_000},
+		"the same resources again": {nodeOf(0, listing(advertise.MaxPluginResources), ""),
+			nodeOf(0, listing(advertise.MaxPluginResources), ""), "", 40_000},
+		"one more of device plugins": {nodeOf(0, listing(advertise.MaxPluginResources+1), ""), "", listed, 20_000},
+		"1,500 of device plugins":    {nodeOf(0, listing(1500), ""), "", listed, 150_000},
+		"2,000 of device plugins":    {nodeOf(0, listing(2000), ""), "", size, 10_000},
+		"a long name of a device plugin's": {nodeOf(0, annotated(v1alpha1.PluginResourcesAnnotation,
+			"example.com/"+strings.Repeat("x", 310)), ""), "", listed, 20_000},
 
 		"labels of device plugins": {nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", "", 20_000},
 		"the same labels again": {nodeOf(0, labelled(nodeinfo.MaxLabels), ""),
 			nodeOf(0, labelled(nodeinfo.MaxLabels), ""), "", 20_000},
 		"one label more": {nodeOf(0, labelled(nodeinfo.MaxLabels+1), ""), "", "at most 32 labels", 20_000},
 		"labels of very long names": {nodeOf(0,
-			annotated(advertise.LabelsAnnotation, strings.Repeat("nvidia.com/x,", 320)), ""), "", size, 20_000},
+			annotated(v1alpha1.PluginLabelsAnnotation, strings.Repeat("nvidia.com/x,", 320)), ""), "", size, 20_000},
 		"labels on a Node with 1,000": {nodeOf(0,
 			strings.Replace(labelled(nodeinfo.MaxLabels), "labels: {", "labels: {"+keys(1000)+", ", 1), ""),
 			nodeOf(0, ", labels: {"+keys(1000)+"}", ""), "", 50_000},

@@ -53,8 +53,8 @@ func (r Request) Decode(handler string, into any) error {
 
 // inYAMLsWords says what a value has to be without naming a type of Go.
 func inYAMLsWords(err error) error {
-	var mistyped *json.UnmarshalTypeError
-	if !errors.As(err, &mistyped) {
+	mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
 		return err
 	}
 	is, literal, _ := strings.Cut(mistyped.Value, " ") // as in "number 3.5"

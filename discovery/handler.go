@@ -21,8 +21,8 @@ type Request struct {
 	CABundle []byte
 
 	// Warn, if set, is told what the Configuration's author should know though
-	// discovery works, such as a key that the handler does not have. Safe for
-	// concurrent use.
+	// discovery works, such as a key that the handler does not have. What it was told
+	// before it passes over. Safe for concurrent use.
 	Warn func(message string)
 }
 

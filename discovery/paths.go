@@ -24,18 +24,18 @@ func CheckContainerPath(containerPath string) error {
 		return refuse("has all device nodes of the container; want a path below it")
 	case clean == "/sys":
 		return refuse("is the kernel's; want a path below it")
-	case inside("/proc", clean):
+	case Within("/proc", clean):
 		return refuse("is the kernel's")
 	}
 	for _, directory := range tokens {
-		if inside(directory, clean) || inside(clean, directory) {
+		if Within(directory, clean) || Within(clean, directory) {
 			return refuse("has, or is in, the directory of the container's ServiceAccount, " + directory)
 		}
 	}
 	return nil
 }
 
-// inside reports whether the clean path is the directory or below it.
-func inside(directory, path string) bool {
-	return path == directory || strings.HasPrefix(path, directory+"/")
+// Within reports whether the clean path is the directory or below it.
+func Within(directory, path string) bool {
+	return path == directory || strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
 }

@@ -128,10 +128,8 @@ func endedAt(p *corev1.Pod, seen time.Time) time.Time {
 
 // whyEnded says in a few words why a pod ended.
 func whyEnded(p *corev1.Pod) string {
-	for _, s := range p.Status.ContainerStatuses {
-		if t := s.State.Terminated; t != nil && (t.ExitCode != 0 || p.Status.Phase == corev1.PodSucceeded) {
-			return fmt.Sprintf("container %s ended with exit code %d (%s)", s.Name, t.ExitCode, t.Reason)
-		}
+	if why := whichEnded(p); why != "" {
+		return why
 	}
 	if p.Status.Reason != "" || p.Status.Message != "" {
 		return fmt.Sprintf("%s: %s", p.Status.Reason, p.Status.Message)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/controller/watch"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -35,7 +36,7 @@ type request struct {
 func requestsOf(p *corev1.PodSpec) (all []request, of map[string]string) {
 	of = map[string]string{}
 	add := func(c *corev1.Container, sidecar bool) {
-		if n := amount(c, placeholder); n > 0 {
+		if n := brokerspec.Slots(c); n > 0 {
 			all, of[c.Name] = append(all, request{c.Name, n, sidecar}), c.Name
 		}
 	}
@@ -44,7 +45,7 @@ func requestsOf(p *corev1.PodSpec) (all []request, of map[string]string) {
 	}
 	for i := range p.InitContainers {
 		c := &p.InitContainers[i]
-		n, sidecar := amount(c, placeholder), isSidecar(c)
+		n, sidecar := brokerspec.Slots(c), brokerspec.IsSidecar(c)
 		same := slices.IndexFunc(all, func(r request) bool { return r.slots == n && !r.sidecar })
 		if sidecar || same < 0 {
 			add(c, sidecar)
@@ -58,14 +59,11 @@ func requestsOf(p *corev1.PodSpec) (all []request, of map[string]string) {
 // claimInstance has containers that request {{PLACEHOLDER}} use the pod's ResourceClaim, which is made of the
 // template.
 func (s *spec) claimInstance(p *corev1.PodSpec, template string) {
-	for _, containers := range [][]corev1.Container{p.InitContainers, p.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			delete(c.Resources.Limits, placeholder)
-			delete(c.Resources.Requests, placeholder)
-			if name, ok := s.requestOf[c.Name]; ok {
-				c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: podClaim, Request: name})
-			}
+	for _, c := range brokerspec.Containers(p) {
+		delete(c.Resources.Limits, brokerspec.Placeholder)
+		delete(c.Resources.Requests, brokerspec.Placeholder)
+		if name, ok := s.requestOf[c.Name]; ok {
+			c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: podClaim, Request: name})
 		}
 	}
 	claim := corev1.PodResourceClaim{Name: podClaim, ResourceClaimTemplateName: &template}

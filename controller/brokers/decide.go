@@ -57,7 +57,7 @@ type plan struct {
 	withheld       int // for lack of room
 	problem        *Problem
 	notReady       NotReady
-	news           []news
+	restarts       []string // what Events say of brokers that ended
 	memory         memory
 }
 
@@ -69,13 +69,8 @@ type removal struct {
 	failures int
 }
 
-// news is something that a user should read once.
-type news struct{ reason, action, message string }
-
 // leftAlone is when a surplus broker is looked at again whose node is not Ready.
 const leftAlone = 10 * time.Second
-
-const brokerEnded = "BrokerEnded"
 
 // Problem keeps an Instance from having its brokers.
 type Problem struct{ Reason, Message string }
@@ -273,13 +268,11 @@ func (f *facts) isCurrent(pod *corev1.Pod) bool {
 
 // make creates a node's broker, unless the API server refused the last one just now.
 func (p *plan) make(f *facts, node string) {
-	if p.memory.refused > 0 {
-		if wait := p.memory.refusedAt.Add(delay(p.memory.refused, maxRefusedDelay)).Sub(f.now); wait > 0 {
-			p.problem = &p.memory.refusal
-			p.notMade = append(p.notMade, node)
-			p.lookAgain(wait)
-			return
-		}
+	if wait := p.memory.refusedFor(f.now); wait > 0 {
+		p.problem = &p.memory.refusal
+		p.notMade = append(p.notMade, node)
+		p.lookAgain(wait)
+		return
 	}
 	pod, err := renderPod(f, node, p.memory.failures[node])
 	if err != nil {
@@ -298,8 +291,8 @@ func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 	}
 	wait := delay(p.memory.failures[node], maxDelay)
 	if f.memory.pods[pod.UID].ended.IsZero() {
-		p.news = append(p.news, news{brokerEnded, "RestartBroker", fmt.Sprintf(
-			"Broker %s on node %s ended: %s. Its successor comes after %s", pod.Name, node, whyEnded(pod), wait)})
+		p.restarts = append(p.restarts, fmt.Sprintf(
+			"Broker %s on node %s ended: %s. Its successor comes after %s", pod.Name, node, whyEnded(pod), wait))
 	}
 	left := p.memory.pods[pod.UID].ended.Add(wait).Sub(f.now)
 	if left > 0 {

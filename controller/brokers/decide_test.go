@@ -169,10 +169,10 @@ func TestBackoff(t *testing.T) {
 		if p.after != tc.want || len(p.remove) > 0 {
 			t.Errorf("%d failures before, ran %s: %q, want after %s", tc.before, tc.ran, p.show(), tc.want)
 		}
-		if len(p.news) != 1 || !strings.Contains(p.news[0].message, "exit code 1") {
-			t.Errorf("tells %v", p.news)
+		if len(p.restarts) != 1 || !strings.Contains(p.restarts[0], "exit code 1") {
+			t.Errorf("tells %v", p.restarts)
 		}
-		if f.memory = p.memory; len(decide(f).news) != 0 {
+		if f.memory = p.memory; len(decide(f).restarts) != 0 {
 			t.Error("tells it twice")
 		}
 	}

@@ -122,8 +122,7 @@ func hold(job *batchv1.Job) {
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
 		return
 	}
-	held := true
-	job.Spec.Suspend = &held
+	job.Spec.Suspend = new(true)
 	job.Annotations[naming.JobHeld] = "until its Instance notes it"
 }
 
@@ -131,8 +130,8 @@ func isHeld(job *batchv1.Job) bool { return job.Annotations[naming.JobHeld] != "
 
 // released returns the Job as it is when it runs.
 func released(job *batchv1.Job) *batchv1.Job {
-	runs, held := job.DeepCopy(), false
-	runs.Spec.Suspend = &held
+	runs := job.DeepCopy()
+	runs.Spec.Suspend = new(false)
 	delete(runs.Annotations, naming.JobHeld)
 	return runs
 }

@@ -15,7 +15,7 @@ import (
 // doJobs does what was planned for Jobs.
 func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory) (time.Duration, error) {
 	if p.create != nil {
-		if left := m.refusedAt.Add(delay(m.refused, maxRefusedDelay)).Sub(f.now); m.refused > 0 && left > 0 {
+		if left := m.refusedFor(f.now); left > 0 {
 			p.problem = &m.refusal
 			return left, nil
 		}

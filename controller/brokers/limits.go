@@ -72,27 +72,34 @@ func cut(nodes []string) []string {
 
 // existing returns what the cache shows of all brokers of a Configuration.
 func (r *Reconciler) existing(configuration types.NamespacedName) (map[string]limits.Places, error) {
-	return r.list(context.Background(), client.InNamespace(configuration.Namespace), client.MatchingFields{ConfigurationIndex: configuration.Name})
+	return r.list(context.Background(), client.InNamespace(configuration.Namespace),
+		client.MatchingFields{naming.Configuration: configuration.Name})
 }
 
 func (r *Reconciler) list(ctx context.Context, of ...client.ListOption) (map[string]limits.Places, error) {
-	var pods corev1.PodList
-	var jobs batchv1.JobList
-	of = append(of, client.UnsafeDisableDeepCopy)
-	if err := r.Made.List(ctx, &pods, of...); err != nil {
-		return nil, err
-	}
-	if err := r.Made.List(ctx, &jobs, of...); err != nil {
+	pods, jobs, err := r.listMade(ctx, append(of, client.UnsafeDisableDeepCopy)...)
+	if err != nil {
 		return nil, err
 	}
 	return count(pods.Items, jobs.Items, r.reach), nil
+}
+
+// listMade lists broker pods and Jobs, as the cache shows them.
+func (r *Reconciler) listMade(
+	ctx context.Context, of ...client.ListOption,
+) (pods corev1.PodList, jobs batchv1.JobList, err error) {
+	if err = r.Made.List(ctx, &pods, of...); err == nil {
+		err = r.Made.List(ctx, &jobs, of...)
+	}
+	return pods, jobs, err
 }
 
 // decide says what to do about an Instance's brokers, within the limits of its
 // Configuration.
 func (r *Reconciler) decide(key types.NamespacedName, f *facts, jobs []*batchv1.Job) (p plan, j jobPlan, err error) {
 	perNode, total := f.configuration.Spec.BrokersLimit()
-	one := limits.Instance{Key: key, Configuration: configurationKey(key), Since: f.instance.CreationTimestamp.Time, Exists: f.exists}
+	one := limits.Instance{Key: key, Configuration: naming.ConfigurationOf(key),
+		Since: f.instance.CreationTimestamp.Time, Exists: f.exists}
 	_, err = r.limits.Decide(one, limits.Limit{PerNode: perNode, Total: total}, func(room *limits.Room) {
 		f.room = room
 		p, j = decide(f), decideJobs(f, jobs)
@@ -104,13 +111,14 @@ func (r *Reconciler) decide(key types.NamespacedName, f *facts, jobs []*batchv1.
 // is gone.
 func (r *Reconciler) leave(ctx context.Context, key types.NamespacedName, c *akriv0.Configuration) error {
 	if c == nil || c.Namespace != key.Namespace {
-		r.limits.Forget(configurationKey(key))
+		r.limits.Forget(naming.ConfigurationOf(key))
 		return nil
 	}
-	exists, err := r.list(ctx, client.InNamespace(key.Namespace), client.MatchingFields{InstanceIndex: key.Name})
+	of := client.MatchingFields{naming.Instance: key.Name}
+	exists, err := r.list(ctx, client.InNamespace(key.Namespace), of)
 	if err != nil {
 		return fmt.Errorf("list the brokers of Instance %s: %w", key, err)
 	}
-	r.limits.Leave(limits.Instance{Key: key, Configuration: configurationKey(key), Exists: exists[key.Name]})
+	r.limits.Leave(limits.Instance{Key: key, Configuration: naming.ConfigurationOf(key), Exists: exists[key.Name]})
 	return nil
 }

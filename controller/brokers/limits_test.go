@@ -87,7 +87,7 @@ type quick struct {
 func (q quick) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
-	if instance, one := o.FieldSelector.RequiresExactMatch(InstanceIndex); one && !q.rig.madeFor(instance) {
+	if instance, one := o.FieldSelector.RequiresExactMatch(naming.Instance); one && !q.rig.madeFor(instance) {
 		return nil
 	}
 	return q.Reader.List(ctx, list, opts...)

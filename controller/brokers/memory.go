@@ -84,6 +84,14 @@ func (m memory) next(f *facts) memory {
 	return n
 }
 
+// refusedFor is for how long nothing is created, since the API server refused the last broker.
+func (m *memory) refusedFor(now time.Time) time.Duration {
+	if m.refused == 0 {
+		return 0
+	}
+	return max(0, m.refusedAt.Add(delay(m.refused, maxRefusedDelay)).Sub(now))
+}
+
 // see is what is known of a pod now; began: this process has just begun.
 func (k known) see(pod *corev1.Pod, now time.Time, began bool) known {
 	if k.since.IsZero() {

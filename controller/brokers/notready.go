@@ -109,10 +109,8 @@ func (f *facts) whyFailing(s *corev1.ContainerStatus) string {
 
 // reasonEnded says why a pod ended: its reason alone, for its message may have numbers.
 func reasonEnded(p *corev1.Pod) string {
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if t := s.State.Terminated; t != nil && (t.ExitCode != 0 || p.Status.Phase == corev1.PodSucceeded && !isInit(p, s.Name)) {
-			return containerEnded(s.Name, t)
-		}
+	if why := whichEnded(p); why != "" {
+		return why
 	}
 	if p.Status.Reason != "" {
 		return "it ended: " + short(p.Status.Reason)
@@ -120,8 +118,20 @@ func reasonEnded(p *corev1.Pod) string {
 	return "its phase is " + string(p.Status.Phase)
 }
 
-func isInit(p *corev1.Pod, container string) bool {
-	return slices.ContainsFunc(p.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
+// whichEnded says with which container a pod ended, and how; "" when none says. Sidecars, which are init
+// containers, end when the others have.
+func whichEnded(p *corev1.Pod) string {
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil && (t.ExitCode != 0 || p.Status.Phase == corev1.PodSucceeded) {
+			return containerEnded(s.Name, t)
+		}
+	}
+	for _, s := range p.Status.InitContainerStatuses {
+		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
+			return containerEnded(s.Name, t)
+		}
+	}
+	return ""
 }
 
 func containerEnded(name string, t *corev1.ContainerStateTerminated) string {
@@ -131,9 +141,4 @@ func containerEnded(name string, t *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("container %s ended with exit code %d (%s)", name, t.ExitCode, short(t.Reason))
 }
 
-func short(reason string) string {
-	if runes := []rune(reason); len(runes) > maxWhyRunes {
-		return string(runes[:maxWhyRunes-1]) + "…"
-	}
-	return reason
-}
+func short(reason string) string { return naming.CutText(reason, maxWhyRunes) }

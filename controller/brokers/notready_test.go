@@ -94,6 +94,26 @@ func TestWhyNotReady(t *testing.T) {
 	}
 }
 
+// A pod ends with the container that failed, not with the sidecar that was ended then; with an init container, if
+// that failed.
+func TestWhichContainerEnded(t *testing.T) {
+	ended := func(name string, code int32) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: name, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error"}}}}
+	}
+	for want, status := range map[string]corev1.PodStatus{
+		"container b ended with exit code 1 (Error)": {InitContainerStatuses: ended("sidecar", 137),
+			ContainerStatuses: ended("b", 1)},
+		"container i ended with exit code 2 (Error)": {InitContainerStatuses: ended("i", 2)},
+	} {
+		status.Phase = corev1.PodFailed
+		p := &corev1.Pod{Status: status}
+		if event, state := whyEnded(p), reasonEnded(p); event != want || state != want {
+			t.Errorf("the Event says %q, the status %q, want %q", event, state, want)
+		}
+	}
+}
+
 // What is said of a broker that ends again and again, and of the Configuration with it,
 // stays the same while its successors come.
 func TestWhyNotReadyIsSteady(t *testing.T) {

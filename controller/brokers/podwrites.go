@@ -3,7 +3,6 @@ package brokers
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,7 +87,6 @@ func (r *Reconciler) replace(ctx context.Context, f *facts, p *plan) error {
 // adopt gives a pod of Akri's our annotations.
 func (r *Reconciler) adopt(ctx context.Context, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
-	before.Annotations = maps.Clone(before.Annotations)
 	delete(before.Annotations, naming.SpecHash)
 	delete(before.Annotations, naming.PropertiesHash)
 	if err := r.Client.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {

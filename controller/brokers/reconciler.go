@@ -8,7 +8,6 @@ package brokers
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -34,17 +33,15 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-const (
-	// cacheLag is when something is looked at again that the cache may not have yet.
-	cacheLag = time.Second
-)
+// cacheLag is when something is looked at again that the cache may not have yet.
+const cacheLag = time.Second
 
 // Config is what a Reconciler needs; all of it is required but SchedulerName and
 // PriorityClass.
 type Config struct {
 	// Client reads Instances from the cache.
 	Client client.Client
-	// Made reads pods and Jobs from the cache, which has the indexes of Index.
+	// Made reads pods and Jobs from the cache, which has their indexes: watch.Made.
 	Made client.Reader
 	// Live reads from the API server.
 	Live      client.Reader
@@ -123,8 +120,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.forget(key)
 		}
 		if c == nil {
-			r.specs.forget(configurationKey(key))
-			r.rollout.forget(configurationKey(key))
+			r.specs.forget(naming.ConfigurationOf(key))
+			r.rollout.forget(naming.ConfigurationOf(key))
 		}
 		return reconcile.Result{}, r.leave(ctx, key, c)
 	}
@@ -155,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	r.results.set(key, found)
-	r.tell(f, found.problem, pods.news)
+	r.tell(f, found.problem, pods.restarts)
 	return reconcile.Result{RequeueAfter: after}, err
 }
 
@@ -167,21 +164,12 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable, scheduler: r.SchedulerName, priority: r.PriorityClass,
 		memory: r.memory(instance.UID),
 	}
-	properties := instance.Spec.BrokerProperties
-	if device.Reported != nil {
-		f.shared = device.Reported.Shared
-		properties = make(map[string]string, len(device.Reported.Properties)+len(c.Spec.BrokerProperties))
-		maps.Copy(properties, device.Reported.Properties)
-		maps.Copy(properties, c.Spec.BrokerProperties)
+	if f.properties = instance.Spec.BrokerProperties; f.reported {
+		f.shared, f.properties = device.Reported.Shared, device.BrokerProperties()
 	}
-	f.properties = properties
-	var podList corev1.PodList
-	var jobList batchv1.JobList
-	of := []client.ListOption{client.InNamespace(instance.Namespace), client.MatchingFields{InstanceIndex: instance.Name}}
-	if err := r.Made.List(ctx, &podList, of...); err != nil {
-		return nil, nil, err
-	}
-	if err := r.Made.List(ctx, &jobList, of...); err != nil {
+	podList, jobList, err := r.listMade(ctx, client.InNamespace(instance.Namespace),
+		client.MatchingFields{naming.Instance: instance.Name})
+	if err != nil {
 		return nil, nil, err
 	}
 	f.exists = count(podList.Items, jobList.Items, r.reach)[instance.Name]
@@ -207,12 +195,6 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 // do does what was planned, and returns when to look again. Each write by itself
 // brings the brokers nearer to what they should be.
 func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan) (time.Duration, error) {
-	after := pods.after
-	again := func(d time.Duration) {
-		if after == 0 || d < after {
-			after = d
-		}
-	}
 	if err := r.note(ctx, f, pods.due); err != nil {
 		return 0, err
 	}
@@ -235,7 +217,7 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 			return 0, err
 		}
 		if wait > 0 { // what is refused now is refused for the next, too
-			again(wait)
+			pods.lookAgain(wait)
 			break
 		}
 	}
@@ -244,9 +226,9 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 		return 0, err
 	}
 	if wait > 0 {
-		again(wait)
+		pods.lookAgain(wait)
 	}
-	return after, nil
+	return pods.after, nil
 }
 
 // create creates a Pod or a Job, and before it the template of its ResourceClaim. It returns how long to wait

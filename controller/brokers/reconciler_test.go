@@ -191,7 +191,7 @@ func TestFailuresAreCounted(t *testing.T) {
 			t.Errorf("the successor counts %d failures, want %d", n, failures+1)
 		}
 	}
-	if told := r.told(); strings.Count(told, brokerEnded) < 4 {
+	if told := r.told(); strings.Count(told, "BrokerEnded") < 4 {
 		t.Errorf("tells %s", told)
 	}
 }

@@ -1,53 +1,10 @@
 package brokers
 
 import (
-	"context"
-	"fmt"
-
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubeslot/kubeslot/controller/naming"
 )
-
-// Indexes of the cache, by label.
-const (
-	InstanceIndex      = "instance"
-	ConfigurationIndex = "configuration"
-)
-
-// IndexPods has the cache find broker pods by Instance and by Configuration.
-func IndexPods(ctx context.Context, in client.FieldIndexer) error {
-	return index(ctx, in, &corev1.Pod{})
-}
-
-// IndexJobs has the cache find Jobs by Instance and by Configuration.
-func IndexJobs(ctx context.Context, in client.FieldIndexer) error {
-	return index(ctx, in, &batchv1.Job{})
-}
-
-func index(ctx context.Context, in client.FieldIndexer, object client.Object) error {
-	for field, label := range map[string]string{InstanceIndex: naming.Instance,
-		ConfigurationIndex: naming.Configuration} {
-		if err := in.IndexField(ctx, object, field, ByLabel(label)); err != nil {
-			return fmt.Errorf("index %T by label %s: %w", object, label, err)
-		}
-	}
-	return nil
-}
-
-// ByLabel indexes an object by a label's value.
-func ByLabel(label string) client.IndexerFunc {
-	return func(o client.Object) []string {
-		if value := o.GetLabels()[label]; value != "" {
-			return []string{value}
-		}
-		return nil
-	}
-}
 
 func (r *Reconciler) memory(instance types.UID) memory {
 	r.mu.Lock()
@@ -79,12 +36,10 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // tell attaches Events to the Instance, and of what concerns all Instances alike to the
 // Configuration. A problem is told when it is new.
-func (r *Reconciler) tell(f *facts, p Problem, all []news) {
-	for _, n := range all {
-		if n.reason == brokerEnded {
-			ended.Inc()
-		}
-		r.warn(f.instance, n.reason, n.action, n.message)
+func (r *Reconciler) tell(f *facts, p Problem, restarts []string) {
+	for _, message := range restarts {
+		ended.Inc()
+		r.warn(f.instance, "BrokerEnded", "RestartBroker", message)
 	}
 	switch {
 	case p.Reason == InvalidSpec:

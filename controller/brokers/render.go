@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -21,8 +22,7 @@ import (
 func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
 	name := naming.Pod(f.instance.Name, node, f.shared)
 	p := f.spec.pod.DeepCopy()
-	v := values{instance: f.instance.Name, node: node, properties: f.properties}
-	if err := v.expandPod(p); err != nil {
+	if err := expandPod(f.values(node), p); err != nil {
 		return nil, fmt.Errorf("%s: %w", podSpecPath, err)
 	}
 	f.requestInstance(p)
@@ -52,11 +52,11 @@ func renderPod(f *facts, node string, failures int) (*corev1.Pod, error) {
 func renderJob(f *facts) (*batchv1.Job, error) {
 	name := naming.Job(f.instance.Name, f.configuration.Generation)
 	spec := f.spec.job.DeepCopy()
-	v := values{instance: f.instance.Name, properties: f.properties}
+	v, slots := f.values(""), f.spec.slots
 	template := &spec.Template
-	labels, errLabels := v.expandMap("template.metadata.labels", template.Labels, f.spec.slots)
-	annotations, errAnnotations := v.expandMap("template.metadata.annotations", template.Annotations, f.spec.slots)
-	if err := errors.Join(errLabels, errAnnotations, v.expandPod(&template.Spec)); err != nil {
+	labels, errLabels := expandMap(v, "template.metadata.labels", template.Labels, slots)
+	annotations, errAnnotations := expandMap(v, "template.metadata.annotations", template.Annotations, slots)
+	if err := errors.Join(errLabels, errAnnotations, expandPod(v, &template.Spec)); err != nil {
 		return nil, fmt.Errorf("spec.brokerSpec.brokerJobSpec: %w", err)
 	}
 	if labels == nil {
@@ -97,26 +97,24 @@ func (f *facts) requestInstance(p *corev1.PodSpec) {
 		return
 	}
 	name := corev1.ResourceName(akriv0.GroupName + "/" + f.instance.Name)
-	for _, containers := range [][]corev1.Container{p.InitContainers, p.Containers} {
-		for i := range containers {
-			r := &containers[i].Resources
-			limit, hasLimit := r.Limits[placeholder]
-			request, hasRequest := r.Requests[placeholder]
-			if !hasLimit && !hasRequest {
-				continue
+	for _, c := range brokerspec.Containers(p) {
+		r := &c.Resources
+		limit, hasLimit := r.Limits[brokerspec.Placeholder]
+		request, hasRequest := r.Requests[brokerspec.Placeholder]
+		if !hasLimit && !hasRequest {
+			continue
+		}
+		if !hasLimit {
+			limit = request
+			if r.Limits == nil {
+				r.Limits = corev1.ResourceList{}
 			}
-			if !hasLimit {
-				limit = request
-				if r.Limits == nil {
-					r.Limits = corev1.ResourceList{}
-				}
-			}
-			delete(r.Limits, placeholder)
-			r.Limits[name] = limit
-			if hasRequest {
-				delete(r.Requests, placeholder)
-				r.Requests[name] = request
-			}
+		}
+		delete(r.Limits, brokerspec.Placeholder)
+		r.Limits[name] = limit
+		if hasRequest {
+			delete(r.Requests, brokerspec.Placeholder)
+			r.Requests[name] = request
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -220,9 +221,6 @@ func TestNamesOfProperties(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := meant("NODES", true); got != "" {
-		t.Errorf("in a Job%s", got)
-	}
 }
 
 // A spec that names its node, or whose affinity nobody can read, is refused with its
@@ -304,27 +302,6 @@ func TestSpecHash(t *testing.T) {
 	}
 }
 
-func TestPodSlots(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
-	container := func(n string) corev1.Container {
-		var c corev1.Container
-		if err := yaml.Unmarshal([]byte(`resources: {limits: {"{{PLACEHOLDER}}": "`+n+`"}}`), &c); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	sidecar := container("4")
-	sidecar.RestartPolicy = &always
-	p := &corev1.PodSpec{Containers: []corev1.Container{container("1"), container("2"), {}}, InitContainers: []corev1.Container{container("5")}}
-	if n := podSlots(p, placeholder); n != 5 {
-		t.Errorf("%d slots, want those of the init container, 5", n)
-	}
-	p.InitContainers = append(p.InitContainers, sidecar)
-	if n := podSlots(p, placeholder); n != 7 {
-		t.Errorf("%d slots, want those of containers and sidecar, 7", n)
-	}
-}
-
 // Akri's sample Configurations, as its charts have them, are understood as they are.
 func TestAkrisSamples(t *testing.T) {
 	for file, want := range map[string]struct {
@@ -365,11 +342,12 @@ func FuzzBrokerSpec(f *testing.F) {
 
 func TestExpandMap(t *testing.T) {
 	in := map[string]string{"a": "{{INSTANCE}}", "b": "plain"}
-	out, err := values{instance: "i"}.expandMap("labels", in, 0)
+	out, err := expandMap(brokerspec.Values{Instance: "i"}, "labels", in, 0)
 	if err != nil || !maps.Equal(out, map[string]string{"a": "i", "b": "plain"}) || in["a"] != "{{INSTANCE}}" {
 		t.Errorf("%v, %v; the input is %v now", out, err, in)
 	}
-	if _, err := (values{}).expandMap("labels", map[string]string{"a": "{{NODE}}"}, 0); err == nil || !slices.Contains(strings.Fields(err.Error()), "labels[a]:") {
+	_, err = expandMap(brokerspec.Values{}, "labels", map[string]string{"a": "{{NODE}}"}, 0)
+	if err == nil || !slices.Contains(strings.Fields(err.Error()), "labels[a]:") {
 		t.Errorf("a Job's node: %v", err)
 	}
 }

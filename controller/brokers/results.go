@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/limits"
+	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
 // Sum is how the brokers of a Configuration's Instances fare.
@@ -45,12 +46,8 @@ type result struct {
 	notReady NotReady
 }
 
-func configurationKey(instance types.NamespacedName) types.NamespacedName {
-	return types.NamespacedName{Namespace: instance.Namespace, Name: configurationOf(instance.Name)}
-}
-
 func (r *results) set(instance types.NamespacedName, now result) {
-	key := configurationKey(instance)
+	key := naming.ConfigurationOf(instance)
 	r.mu.Lock()
 	if r.of[key] == nil {
 		r.of[key] = map[string]result{}
@@ -64,7 +61,7 @@ func (r *results) set(instance types.NamespacedName, now result) {
 }
 
 func (r *results) forget(instance types.NamespacedName) {
-	key := configurationKey(instance)
+	key := naming.ConfigurationOf(instance)
 	r.mu.Lock()
 	_, known := r.of[key][instance.Name]
 	if delete(r.of[key], instance.Name); len(r.of[key]) == 0 {
@@ -81,7 +78,7 @@ func (r *results) forget(instance types.NamespacedName) {
 func (r *results) expected(instance types.NamespacedName) (expected, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one, known := r.of[configurationKey(instance)][instance.Name]
+	one, known := r.of[naming.ConfigurationOf(instance)][instance.Name]
 	return one.expected, known
 }
 

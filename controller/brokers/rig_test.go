@@ -25,6 +25,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -80,10 +81,10 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	}
 	uid := 0
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, InstanceIndex, ByLabel(naming.Instance)).
-		WithIndex(&corev1.Pod{}, ConfigurationIndex, ByLabel(naming.Configuration)).
-		WithIndex(&batchv1.Job{}, InstanceIndex, ByLabel(naming.Instance)).
-		WithIndex(&batchv1.Job{}, ConfigurationIndex, ByLabel(naming.Configuration))
+		WithIndex(&corev1.Pod{}, naming.Instance, watch.ByLabel(naming.Instance)).
+		WithIndex(&corev1.Pod{}, naming.Configuration, watch.ByLabel(naming.Configuration)).
+		WithIndex(&batchv1.Job{}, naming.Instance, watch.ByLabel(naming.Instance)).
+		WithIndex(&batchv1.Job{}, naming.Configuration, watch.ByLabel(naming.Configuration))
 	r.fake = builder.Build()
 	r.api = interceptor.NewClient(r.fake, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -85,14 +86,14 @@ func (r *rollout) forget(configuration types.NamespacedName) {
 // leave notes that the Instance has no broker pods that a roll-out has to do with.
 func (r *rollout) leave(instance types.NamespacedName) {
 	r.mu.Lock()
-	s := r.of[configurationKey(instance)]
+	s := r.of[naming.ConfigurationOf(instance)]
 	if s == nil {
 		r.mu.Unlock()
 		return
 	}
 	s.set(instance.Name, nil)
 	if len(s.steps) == 0 {
-		delete(r.of, configurationKey(instance))
+		delete(r.of, naming.ConfigurationOf(instance))
 	}
 	woken := s.handOut("")
 	r.mu.Unlock()

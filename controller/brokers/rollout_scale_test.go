@@ -154,7 +154,7 @@ func (f *large) List(_ context.Context, into client.ObjectList, opts ...client.L
 	if !ok {
 		return nil // there are no Jobs
 	}
-	if instance, one := o.FieldSelector.RequiresExactMatch(InstanceIndex); one {
+	if instance, one := o.FieldSelector.RequiresExactMatch(naming.Instance); one {
 		if pod := f.pods[instance]; pod != nil {
 			list.Items = append(list.Items, *pod)
 		}

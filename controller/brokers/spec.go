@@ -2,26 +2,18 @@ package brokers
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	kjson "sigs.k8s.io/json"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// placeholder stands in a broker's spec for the resource of the Instance that the
-// broker is for.
-const placeholder = corev1.ResourceName("{{PLACEHOLDER}}")
 
 // spec is what a Configuration says of its brokers. It is shared, and not changed.
 type spec struct {
@@ -57,13 +49,13 @@ func parse(c *akriv0.Configuration) *spec {
 	switch {
 	case akriv0.IsSet(b.BrokerPodSpec):
 		raw, s.pod = b.BrokerPodSpec.Raw, &corev1.PodSpec{}
-		if s.err = decode(podSpecPath, raw, s.pod); s.err == nil {
+		if s.err = brokerspec.Decode(podSpecPath, raw, s.pod); s.err == nil {
 			s.err = checkNode(s.pod)
 		}
 		template = s.pod
 	case akriv0.IsSet(b.BrokerJobSpec):
 		raw, s.job = b.BrokerJobSpec.Raw, &batchv1.JobSpec{}
-		s.err = decode("spec.brokerSpec.brokerJobSpec", raw, s.job)
+		s.err = brokerspec.Decode("spec.brokerSpec.brokerJobSpec", raw, s.job)
 		template = &s.job.Template.Spec
 	default:
 		return nil
@@ -72,10 +64,10 @@ func parse(c *akriv0.Configuration) *spec {
 		s.pod, s.job = nil, nil
 		return s
 	}
-	s.slots = podSlots(template, placeholder)
-	s.asksForDevice = asks(template)
-	s.usesProperties = s.asksForDevice || strings.Contains(string(raw), "{{"+propertyTemplate)
-	texts := []string{canonical(raw)}
+	s.slots = brokerspec.PodSlots(template)
+	s.asksForDevice = brokerspec.AsksForDevice(template)
+	s.usesProperties = s.asksForDevice || brokerspec.HasProperty(raw)
+	texts := []string{brokerspec.Canonical(raw)}
 	if s.usesProperties {
 		texts = append(texts, propertiesText(c.Spec.BrokerProperties))
 	}
@@ -90,19 +82,6 @@ func parse(c *akriv0.Configuration) *spec {
 	return s
 }
 
-// decode reads a spec, and says which of its fields are unknown, mistyped or twice
-// there: a misspelt field would be dropped unseen.
-func decode(path string, raw []byte, into any) error {
-	unknown, err := kjson.UnmarshalStrict(raw, into)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if len(unknown) > 0 {
-		return fmt.Errorf("%s: %w", path, errors.Join(unknown...))
-	}
-	return nil
-}
-
 // podSpecPath is where a Configuration has the spec of its broker pods.
 const podSpecPath = "spec.brokerSpec.brokerPodSpec"
 
@@ -112,25 +91,7 @@ func checkNode(p *corev1.PodSpec) error {
 	if p.NodeName != "" {
 		return fmt.Errorf("%s.nodeName: %q: the controller chooses the node; use nodeSelector or affinity", podSpecPath, p.NodeName)
 	}
-	if p.Affinity == nil || p.Affinity.NodeAffinity == nil || p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	_, err := nodeaffinity.NewNodeSelector(p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-		field.WithPath(field.NewPath(podSpecPath, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")))
-	return err
-}
-
-// canonical is JSON whose keys are sorted, so that only its meaning counts.
-func canonical(raw []byte) string {
-	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return string(raw)
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return string(raw)
-	}
-	return string(text)
+	return brokerspec.CheckNodeAffinity(field.NewPath(podSpecPath), p)
 }
 
 func propertiesText(properties map[string]string) string {
@@ -139,55 +100,6 @@ func propertiesText(properties map[string]string) string {
 	}
 	text, _ := json.Marshal(properties) // keys are sorted; strings always marshal
 	return string(text)
-}
-
-// podSlots is how much of a resource a pod takes: what its containers take at once, or
-// its largest init container.
-func podSlots(p *corev1.PodSpec, name corev1.ResourceName) int64 {
-	var sum, largest int64
-	for i := range p.Containers {
-		sum += amount(&p.Containers[i], name)
-	}
-	for i := range p.InitContainers {
-		c := &p.InitContainers[i]
-		if isSidecar(c) {
-			sum += amount(c, name)
-		} else {
-			largest = max(largest, amount(c, name))
-		}
-	}
-	return max(sum, largest)
-}
-
-// isSidecar reports whether an init container runs on while the containers do.
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
-// amount is how much of a resource a container takes.
-func amount(c *corev1.Container, name corev1.ResourceName) int64 {
-	if q, ok := c.Resources.Limits[name]; ok {
-		return q.Value()
-	}
-	q := c.Resources.Requests[name]
-	return q.Value()
-}
-
-// asks reports whether a container requests the device of the Instance, or any other
-// of akri.sh.
-func asks(p *corev1.PodSpec) bool {
-	for _, containers := range [][]corev1.Container{p.Containers, p.InitContainers} {
-		for i := range containers {
-			for _, list := range []corev1.ResourceList{containers[i].Resources.Limits, containers[i].Resources.Requests} {
-				for name := range list {
-					if name == placeholder || strings.HasPrefix(string(name), akriv0.GroupName+"/") {
-						return true
-					}
-				}
-			}
-		}
-	}
-	return false
 }
 
 // places is how many brokers an Instance has room for.
@@ -248,10 +160,4 @@ func (s *specs) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.parsed, key)
-}
-
-// configurationOf is the name of the Instance's Configuration.
-func configurationOf(instance string) string {
-	name, _ := slot.SplitInstance(instance)
-	return name
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,19 +70,14 @@ func (p *plan) stepsOf(f *facts) []step {
 		node := naming.Cut(name)
 		by[node] = step{node: node, phase: late}
 	}
-	all := make([]step, 0, len(by))
-	for _, st := range by {
-		all = append(all, st)
-	}
-	slices.SortFunc(all, func(a, b step) int { return cmp.Compare(a.node, b.node) })
-	return all
+	return slices.SortedFunc(maps.Values(by), func(a, b step) int { return cmp.Compare(a.node, b.node) })
 }
 
 // stepsOfAll are the steps of all Instances of a Configuration, as the pods in the cache show them. What
 // waits, and what is late because it does not become Ready, is known when its Instance reports.
 func (r *Reconciler) stepsOfAll(ctx context.Context, c types.NamespacedName, hash string) (map[string][]step, error) {
 	var list corev1.PodList
-	of := client.MatchingFields{ConfigurationIndex: c.Name}
+	of := client.MatchingFields{naming.Configuration: c.Name}
 	err := r.Made.List(ctx, &list, client.InNamespace(c.Namespace), of, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the brokers of Configuration %s: %w", c, err)

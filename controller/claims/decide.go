@@ -77,7 +77,7 @@ type verdict struct {
 // v1alpha1.ReleaseFacts say otherwise.
 func judge(f facts) verdict {
 	release := f.release()
-	switch why := release.Why(); why {
+	switch release.Why() {
 	case v1alpha1.ReleaseNodeGone:
 		if f.node == nil {
 			return verdict{reason: nodeGone, message: "the node does not exist, and its pod does not run there"}
@@ -146,9 +146,7 @@ func isBroker(pod *corev1.Pod) bool {
 // caches say: whether its pod exists, but nothing of the pod.
 func suspect(f facts, podExists bool) bool {
 	switch f.release().Why() {
-	case v1alpha1.ReleaseNodeGone:
-		return true
-	case v1alpha1.ReleaseOutOfService:
+	case v1alpha1.ReleaseNodeGone, v1alpha1.ReleaseOutOfService:
 		return true
 	}
 	silent := !v1alpha1.Ready(f.node) && (!podExists || f.claim.Spec.ReleaseUnreachableAfter != nil)

@@ -60,11 +60,18 @@ func (r *Reconciler) silence(ctx context.Context, node string, promised time.Dur
 	return &silent, nil
 }
 
+// forgetNode forgets when a node that is gone was heard of.
+func (r *Reconciler) forgetNode(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.heard, node)
+}
+
 // deleteBroker deletes the claim's pod without waiting for its node, which has stopped it.
 func (r *Reconciler) deleteBroker(ctx context.Context, claim *v1alpha1.SlotClaim) error {
-	p, now := claim.Spec.Pod, int64(0)
+	p := claim.Spec.Pod
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &p.UID}, client.GracePeriodSeconds(now))
+	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &p.UID}, client.GracePeriodSeconds(0))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete broker %s/%s of node %s, which is not heard of: %w", p.Namespace, p.Name, claim.Spec.NodeName, err)
 	}

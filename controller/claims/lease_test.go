@@ -66,6 +66,11 @@ func testUnreachable(t *testing.T, ahead time.Duration) {
 		t.Errorf("%d reads for a second look within %v, want no other of the Lease", got, leaseInterval)
 	}
 
+	r.remove(nodeOf("n1", corev1.ConditionUnknown), r.cached, r.api)
+	if r.deletesFor("NodeGone"); len(r.heard) != 0 {
+		t.Errorf("nodes that are gone are remembered: %v", r.heard)
+	}
+
 	t.Run("a broker", func(t *testing.T) {
 		r := newRig(t)
 		broker := podOn(t, "u1", "node-a", claimed)

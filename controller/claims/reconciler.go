@@ -30,7 +30,6 @@ import (
 	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Config is what a Reconciler needs; all of it is required.
@@ -69,14 +68,11 @@ func New(c Config) *Reconciler {
 
 // Reconcile deletes the claim if it is nobody's.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	claim := &v1alpha1.SlotClaim{}
-	if err := r.Client.Get(ctx, request.NamespacedName, claim); err != nil {
-		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil
-		}
+	claim, err := watch.Get(ctx, r.Client, request.NamespacedName, &v1alpha1.SlotClaim{})
+	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read SlotClaim %s: %w", request.Name, err)
 	}
-	if claim.DeletionTimestamp != nil {
+	if claim == nil || claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
 	suspicious, waits, err := r.suspicious(ctx, claim)
@@ -172,10 +168,9 @@ func (r *Reconciler) suspicious(ctx context.Context, claim *v1alpha1.SlotClaim) 
 	}
 	podExists, podGoing := true, false
 	if p := claim.Spec.Pod; p != nil {
-		pod := &metav1.PartialObjectMetadata{}
-		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		if pod, err = watch.Get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
-			pod); err != nil {
+		pod, err := watch.Get(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
+			watch.PodMetadata())
+		if err != nil {
 			return false, false, err
 		}
 		podExists = pod != nil && pod.UID == p.UID
@@ -193,6 +188,9 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 	if f.node, err = watch.Get(ctx, r.Live, types.NamespacedName{Name: claim.Spec.NodeName},
 		&corev1.Node{}); err != nil {
 		return facts{}, err
+	}
+	if f.node == nil {
+		r.forgetNode(claim.Spec.NodeName)
 	}
 	if p := claim.Spec.Pod; p != nil {
 		if f.pod, err = watch.Get(ctx, r.Live, types.NamespacedName{Namespace: p.Namespace, Name: p.Name},
@@ -297,12 +295,10 @@ func (r *Reconciler) about(claim *v1alpha1.SlotClaim, v verdict) runtime.Object 
 			ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.NodeName, UID: claim.OwnerUID()},
 		}
 	}
-	s, err := slot.Parse(claim.Name)
-	if err != nil {
-		return nil
-	}
-	if owner := r.Inventory.Device(s.Instance).Configuration; owner != nil {
-		return owner
+	if s, err := claim.Slot(); err == nil {
+		if owner := r.Inventory.Device(s.Instance).Configuration; owner != nil {
+			return owner
+		}
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -59,6 +60,14 @@ func newRig(t *testing.T) *rig {
 			return c.Get(ctx, k, obj, opts...)
 		}})
 	r.cached = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{
+		Get: func(
+			ctx context.Context, c client.WithWatch, k client.ObjectKey, obj client.Object, opts ...client.GetOption,
+		) error {
+			if err := c.Get(ctx, k, obj, opts...); err != nil {
+				return err
+			}
+			return trim(obj)
+		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			r.deletes++
 			if r.refuse != nil {
@@ -68,6 +77,24 @@ func newRig(t *testing.T) *rig {
 		}})
 	r.restart()
 	return r
+}
+
+// trim has of a pod what the controller's cache keeps.
+func trim(obj client.Object) error {
+	pod, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil
+	}
+	for kind, options := range watch.CacheOptions().ByObject {
+		if _, ok := kind.(*metav1.PartialObjectMetadata); ok {
+			kept, err := options.Transform(pod.DeepCopy())
+			if err != nil {
+				return err
+			}
+			*pod = *kept.(*metav1.PartialObjectMetadata)
+		}
+	}
+	return nil
 }
 
 func (r *rig) restart() {

@@ -36,7 +36,7 @@ func TestAllocatorCondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := configuration(false)
 			c.Spec.Allocator, c.Status.Allocator = tc.spec, tc.status
-			st := status(c, Disabled{}, "", nil, inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{}, start)
+			st := status(c, Disabled{}, "", nil, inventory.Summary{}, limits.Sum{}, brokers.Sum{}, start)
 			if diff := cmp.Diff(tc.status, st.Allocator); diff != "" {
 				t.Errorf("status.allocator is kube-scheduler's (-was +is):\n%s", diff)
 			}

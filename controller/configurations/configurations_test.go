@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,6 @@ func configuration(broker bool) *akriv0.Configuration {
 }
 
 func TestStatus(t *testing.T) {
-	mine := configuration(false)
 	older := configuration(false)
 	older.Namespace = "other"
 	base := configuration(false)
@@ -65,13 +65,19 @@ func TestStatus(t *testing.T) {
 		conditions []string // type=status reason: message
 		problems   []problem
 	}{
-		"nothing yet": {summary: inventory.Summary{Owner: mine}, conditions: []string{"Ready=Unknown NothingReported: no node reports", "Discovering=Unknown NothingReported: no node reports"}},
-		"a selector that selects no node": {summary: inventory.Summary{Owner: mine, Nowhere: true},
+		"nothing yet": {
+			summary: inventory.Summary{},
+			conditions: []string{
+				"Ready=Unknown NothingReported: no node reports",
+				"Discovering=Unknown NothingReported: no node reports",
+			},
+		},
+		"a selector that selects no node": {summary: inventory.Summary{Nowhere: true},
 			conditions: []string{"Ready=Unknown NothingReported: spec.handlerNodeSelector selects no node", "Discovering=Unknown NothingReported: spec.handlerNodeSelector selects no node"}},
-		"devices": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, Slots: 6, Held: 2},
+		"devices": {summary: inventory.Summary{Instances: 3, Nodes: 1, Slots: 6, Held: 2},
 			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node", "Discovering=True HandlerWorks: 3 devices found on 1 node"}},
 		"brokers are disabled": {broker: true, service: true, disabled: Disabled{Brokers: true, Services: true},
-			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			summary: inventory.Summary{Instances: 1, Nodes: 1},
 			conditions: []string{
 				"Ready=False BrokersDisabled: the controller runs no brokers: enable them",
 				"Discovering=True HandlerWorks",
@@ -79,7 +85,7 @@ func TestStatus(t *testing.T) {
 			},
 			problems: []problem{{Reason: "BrokersDisabled", Message: noBrokers}}},
 		"services are disabled": {broker: true, service: true, disabled: Disabled{Services: true},
-			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			summary: inventory.Summary{Instances: 1, Nodes: 1},
 			sum:     brokers.Sum{Instances: 1, Desired: 1, Ready: 1},
 			conditions: []string{
 				"Ready=False ServicesDisabled: the controller makes no Services: enable them",
@@ -88,95 +94,133 @@ func TestStatus(t *testing.T) {
 			},
 			problems: []problem{{Reason: "ServicesDisabled", Message: noServices}}},
 		"what is disabled is not asked for": {disabled: Disabled{Brokers: true, Services: true},
-			summary:    inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True HandlerWorks"}},
-		"one node fails": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
+		"one node fails": {
+			summary: inventory.Summary{
+				Instances: 1,
+				Nodes:     1,
+				Problems:  []inventory.NodeProblem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}},
+			},
 			conditions: []string{"Ready=False UnknownHandler: node b: no handler", "Discovering=False UnknownHandler: node b: no handler"}, problems: []problem{{Node: "b", Reason: "UnknownHandler", Message: "no handler"}}},
-		"nodes without the handler, which runs elsewhere": {summary: inventory.Summary{Owner: mine, Instances: 3, Nodes: 1, WithoutHandler: 2},
+		"nodes without the handler, which runs elsewhere": {
+			summary:    inventory.Summary{Instances: 3, Nodes: 1, WithoutHandler: 2},
 			conditions: []string{"Ready=True DevicesFound: 3 devices found on 1 node; 2 nodes without the handler", "Discovering=True HandlerWorks: 3 devices found on 1 node; 2 nodes without the handler"}},
-		"properties that are withheld": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Withheld: []string{"RANGE", "SONAR"}},
+		"properties that are withheld": {
+			summary:    inventory.Summary{Instances: 1, Nodes: 1, Withheld: []string{"RANGE", "SONAR"}},
 			conditions: []string{"Ready=True DevicesFound: 1 device found on 1 node", "Discovering=True HandlerWorks: 1 device found on 1 node"},
 			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these properties of its devices as variables of their names, since spec.propertyPrefixes does not let it: RANGE, SONAR. " +
 				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES"}}},
-		"a reason that is none": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{{Node: "b", Reason: "no such", Message: "m"}}},
+		"a reason that is none": {
+			summary: inventory.Summary{
+				Problems: []inventory.NodeProblem{{Node: "b", Reason: "no such", Message: "m"}},
+			},
 			conditions: []string{"Ready=False NodeProblem: node b: m", "Discovering=False NodeProblem: node b: m"}, problems: []problem{{Node: "b", Reason: "no such", Message: "m"}}},
-		"nodes fail alike, and one twice": {summary: inventory.Summary{Owner: mine, Problems: []inventory.NodeProblem{
+		"nodes fail alike, and one twice": {summary: inventory.Summary{Problems: []inventory.NodeProblem{
 			{Node: "a", Reason: "R", Message: "m"}, {Node: "b", Reason: "R", Message: "m"}, {Node: "b", Reason: "S", Message: "n"}, {Node: "c", Reason: "R", Message: "m"}}},
 			conditions: []string{"Ready=False R: node a: m", "Discovering=False R: 3 nodes have problems; a says: m"},
 			problems:   []problem{{Node: "a", Reason: "R", Message: "m", Count: 3}, {Node: "b", Reason: "S", Message: "n"}}},
-		"another has the name": {summary: inventory.Summary{Owner: older}, conditions: []string{"Ready=False NameTaken: Configuration other/cam is older", "Discovering=False NameTaken: Configuration other/cam is older"},
+		"another has the name": {
+			summary: inventory.Summary{TakenBy: older},
+			conditions: []string{
+				"Ready=False NameTaken: Configuration other/cam is older",
+				"Discovering=False NameTaken: Configuration other/cam is older",
+			},
 			problems: []problem{{Reason: "NameTaken", Message: takenBy("cam", older)}}},
-		"its name is that of an Instance": {summary: inventory.Summary{Owner: base},
+		"its name is that of an Instance": {summary: inventory.Summary{TakenBy: base},
 			conditions: []string{"Ready=False NameTaken: Configuration default/ca is older, and akri.sh/cam names an Instance that it has or may have: give this one another name", "Discovering=False NameTaken: Configuration default/ca"},
 			problems:   []problem{{Reason: "NameTaken", Message: takenBy("cam", base)}}},
-		"wrong in itself, and on a node": {invalid: "spec.x: unknown field", summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, Problems: []inventory.NodeProblem{{Node: "b", Reason: "R", Message: "m"}}},
+		"wrong in itself, and on a node": {
+			invalid: "spec.x: unknown field",
+			summary: inventory.Summary{
+				Instances: 1,
+				Nodes:     1,
+				Problems:  []inventory.NodeProblem{{Node: "b", Reason: "R", Message: "m"}},
+			},
 			conditions: []string{"Ready=False InvalidConfiguration: spec.x: unknown field", "Discovering=False R: node b: m"}, problems: []problem{{Reason: "InvalidConfiguration", Message: "spec.x: unknown field"}, {Node: "b", Reason: "R", Message: "m"}}},
-		"properties that are no variables": {properties: map[string]string{"SITE": "yard", "FORMAT": "JPEG"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+		"properties that are no variables": {
+			properties: map[string]string{"SITE": "yard", "FORMAT": "JPEG"},
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
 			conditions: []string{"Ready=True DevicesFound: 1 device found on 1 node", "Discovering=True"},
 			problems: []problem{{Reason: "PropertiesWithheld", Message: "no container gets these brokerProperties as variables of their names, since spec.propertyPrefixes does not let it: SITE. " +
 				"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES. To have them by their names, in spec.propertyPrefixes set [" + strings.Join(akriv0.DefaultPropertyPrefixes, ", ") +
 				", SITE]; a list replaces the defaults, so it names those that are used here, too"}}},
 		"devices that are not published": {dra: []string{"why"},
-			summary:    inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
 			conditions: []string{"Ready=False DevicesNotPublished: why", "Discovering=True"},
 			problems:   []problem{{Reason: "DevicesNotPublished", Message: "why"}}},
-		"properties that brokers have": {broker: true, properties: map[string]string{"SITE": "yard"}, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
+		"properties that brokers have": {
+			broker:     true,
+			properties: map[string]string{"SITE": "yard"},
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
+			sum:        brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True"}},
-		"reports left out": {summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},
+		"reports left out": {summary: inventory.Summary{Instances: 1, Nodes: 1, LeftOut: 2, FirstLeftOut: "why"},
 			conditions: []string{"Ready=False ReportsLeftOut: 2 reports of devices left out", "Discovering=True"}, problems: []problem{{Reason: "ReportsLeftOut", Message: "2 reports of devices left out; the first: why"}}},
-		"brokers": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
+		"brokers": {
+			broker:     true,
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
+			sum:        brokers.Sum{Instances: 1, Desired: 2, Ready: 2},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True AllReady: 2 of 2 brokers are ready"}},
-		"no Instance": {broker: true, summary: inventory.Summary{Owner: mine},
+		"no Instance": {broker: true, summary: inventory.Summary{},
 			conditions: []string{"Ready=Unknown NothingReported", "Discovering=Unknown", "BrokersReady=Unknown NothingToRun"}},
-		"brokers roll out": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Outdated: 1},
+		"brokers roll out": {
+			broker:     true,
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
+			sum:        brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Outdated: 1},
 			conditions: []string{"Ready=False RollingOut", "Discovering=True", "BrokersReady=False RollingOut: 2 of 2 brokers are ready; 1 are of an earlier spec"}},
 		"a roll-out is paused": {broker: true, paused: true,
-			summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			summary: inventory.Summary{Instances: 1, Nodes: 1},
 			sum:     brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 1, Outdated: 1},
 			conditions: []string{"Ready=False RolloutPaused", "Discovering=True",
 				"BrokersReady=False RolloutPaused: 2 of 2 brokers are ready; 1 are of an earlier spec, and stay"}},
 		"paused, and nothing to roll out": {broker: true, paused: true,
-			summary:    inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
 			sum:        brokers.Sum{Instances: 1, Desired: 2, Ready: 2, Updated: 2},
 			conditions: []string{"Ready=True DevicesFound", "Discovering=True", "BrokersReady=True AllReady"}},
-		"brokers start": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1}, sum: brokers.Sum{Instances: 1, Desired: 1},
+		"brokers start": {
+			broker:     true,
+			summary:    inventory.Summary{Instances: 1, Nodes: 1},
+			sum:        brokers.Sum{Instances: 1, Desired: 1},
 			conditions: []string{"Ready=False BrokersNotReady", "Discovering=True", "BrokersReady=False BrokersNotReady: 0 of 1 brokers are ready"}},
-		"a broker waits for a node": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+		"a broker waits for a node": {broker: true, summary: inventory.Summary{Instances: 1, Nodes: 1},
 			sum: brokers.Sum{Instances: 1, Desired: 1, NotReady: brokers.NotReady{Pod: "p", Why: "it has no node: Unschedulable"}},
 			conditions: []string{"Ready=False BrokersNotReady: 0 of 1 brokers are ready; pod p", "Discovering=True",
 				"BrokersReady=False BrokersNotReady: 0 of 1 brokers are ready; pod p: it has no node: Unschedulable; see all with kubectl get pods -n default -l akri.sh/configuration=cam"}},
-		"a broker fails": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+		"a broker fails": {broker: true, summary: inventory.Summary{Instances: 1, Nodes: 1},
 			sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 1, NotReady: brokers.NotReady{Pod: "p", Why: "ImagePullBackOff: container b", Failing: true}},
 			conditions: []string{"Ready=False BrokersNotReady: 1 of 2 brokers are ready; pod p", "Discovering=True",
 				"BrokersReady=False BrokersNotReady: 1 of 2 brokers are ready; pod p: ImagePullBackOff: container b; see all"},
 			problems: []problem{{Reason: "BrokersNotReady", Message: "1 of 2 brokers are ready; pod p: ImagePullBackOff: container b; see all with kubectl get pods -n default -l akri.sh/configuration=cam"}}},
-		"a broker of the next spec fails": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+		"a broker of the next spec fails": {broker: true, summary: inventory.Summary{Instances: 1, Nodes: 1},
 			sum: brokers.Sum{Instances: 1, Desired: 2, Ready: 1, Outdated: 1, NotReady: brokers.NotReady{Pod: "p", Why: "w", Failing: true}},
 			conditions: []string{"Ready=False BrokersNotReady", "Discovering=True",
 				"BrokersReady=False RollingOut: 1 of 2 brokers are ready; 1 are of an earlier spec; pod p: w; see all"},
 			problems: []problem{{Reason: "BrokersNotReady", Message: "1 of 2 brokers are ready; 1 are of an earlier spec; pod p: w; see all with kubectl get pods -n default -l akri.sh/configuration=cam"}}},
-		"one that is not needed fails": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1, Nodes: 1},
+		"one that is not needed fails": {broker: true, summary: inventory.Summary{Instances: 1, Nodes: 1},
 			sum:        brokers.Sum{Instances: 1, Desired: 1, Ready: 1, NotReady: brokers.NotReady{Pod: "p", Why: "w", Failing: true}},
 			conditions: []string{"Ready=True", "Discovering=True", "BrokersReady=True AllReady: 1 of 1 brokers are ready"}},
-		"brokers with problems": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 2, Nodes: 1},
+		"brokers with problems": {broker: true, summary: inventory.Summary{Instances: 2, Nodes: 1},
 			sum:        brokers.Sum{Instances: 2, Desired: 2, Problem: &brokers.Problem{Reason: "Why", Message: "m"}, FirstWith: "cam-1", With: 2},
 			conditions: []string{"Ready=False Why: 2 Instances, the first is cam-1: m", "Discovering=True", "BrokersReady=False Why: 0 of 2 brokers are ready; 2 Instances, the first is cam-1: m"},
 			problems:   []problem{{Reason: "Why", Message: "2 Instances, the first is cam-1: m"}}},
-		"more devices than Instances": {summary: inventory.Summary{Owner: mine, Instances: 12345, Nodes: 1}, instances: limits.Sum{Used: 10000, Withheld: 2345},
+		"more devices than Instances": {
+			summary:    inventory.Summary{Instances: 12345, Nodes: 1},
+			instances:  limits.Sum{Used: 10000, Withheld: 2345},
 			conditions: []string{"Ready=False InstanceLimit: 12345 devices, 10000 Instances", "Discovering=True"},
 			problems: []problem{{Reason: "InstanceLimit", Message: "12345 devices, 10000 Instances: spec.maxInstances is 10000; the others have no Instance and no broker, " +
 				"and pods get their slots all the same. Raise it, or have the discovery handler find fewer"}}},
-		"more brokers than in total": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 1240, Nodes: 30},
+		"more brokers than in total": {broker: true, summary: inventory.Summary{Instances: 1240, Nodes: 30},
 			sum:        brokers.Sum{Instances: 1240, Desired: 1240, Ready: 990, Limit: limits.Sum{Used: 1000, Withheld: 240, TotalReached: true, FullNodes: 1, FirstFull: "a"}},
 			conditions: []string{"Ready=False BrokerLimit: 1000 of 1240 broker pods", "Discovering=True", "BrokersReady=False BrokerLimit: 990 of 1240 brokers are ready; 1000 of 1240 broker pods: spec.brokerLimits.total is 1000"},
 			problems: []problem{{Reason: "BrokerLimit", Message: "1000 of 1240 broker pods: spec.brokerLimits.total is 1000; the others wait. " +
 				"Raise it, or have the discovery handler find fewer devices"}}},
-		"more Jobs than on the nodes": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 120, Nodes: 2},
+		"more Jobs than on the nodes": {broker: true, summary: inventory.Summary{Instances: 120, Nodes: 2},
 			sum:        brokers.Sum{Instances: 120, Desired: 120, Ready: 100, Limit: limits.Sum{Used: 100, Withheld: 20, NodesWithoutRoom: 2}},
 			conditions: []string{"Ready=False BrokerLimit", "Discovering=True", "BrokersReady=False BrokerLimit"},
 			problems: []problem{{Reason: "BrokerLimit", Message: "100 of 120 broker pods: spec.brokerLimits.perNode is 50, and there is no room for a Job on 2 nodes that can reach its device; " +
 				"the others wait. Raise it, or have the discovery handler find fewer devices"}}},
-		"more brokers than on the nodes": {broker: true, summary: inventory.Summary{Owner: mine, Instances: 120, Nodes: 2},
+		"more brokers than on the nodes": {broker: true, summary: inventory.Summary{Instances: 120, Nodes: 2},
 			sum:        brokers.Sum{Instances: 120, Desired: 120, Ready: 100, Limit: limits.Sum{Used: 100, Withheld: 20, FullNodes: 2, FirstFull: "a"}},
 			conditions: []string{"Ready=False BrokerLimit", "Discovering=True", "BrokersReady=False BrokerLimit"},
 			problems: []problem{{Reason: "BrokerLimit", Message: "100 of 120 broker pods: spec.brokerLimits.perNode is 50, and 2 nodes have so many or more, the first is a; " +
@@ -219,7 +263,7 @@ func TestStatusIsBounded(t *testing.T) {
 		many = append(many, inventory.NodeProblem{Node: fmt.Sprintf("n%02d", i), Reason: "R", Message: fmt.Sprint(i, strings.Repeat("é", 2000))})
 	}
 	st := status(configuration(false), Disabled{}, "", nil,
-		inventory.Summary{Owner: configuration(false), Problems: many}, limits.Sum{}, brokers.Sum{}, start)
+		inventory.Summary{Problems: many}, limits.Sum{}, brokers.Sum{}, start)
 	if n := len(st.Problems); n != akriv0.MaxConfigurationProblems || !strings.Contains(st.Problems[n-1].Message, "25 more") || st.Problems[0].Node != "n00" {
 		t.Errorf("%d problems, the last %q", n, st.Problems[n-1].Message)
 	}
@@ -231,15 +275,15 @@ func TestStatusIsBounded(t *testing.T) {
 // A condition keeps the time since when it holds.
 func TestTransitionTimes(t *testing.T) {
 	c := configuration(false)
-	found := inventory.Summary{Owner: c, Instances: 1, Nodes: 1}
+	found := inventory.Summary{Instances: 1, Nodes: 1}
 	c.Status = status(c, Disabled{}, "", nil, found, limits.Sum{}, brokers.Sum{}, start)
-	later := status(c, Disabled{}, "", nil, inventory.Summary{Owner: c, Instances: 2, Nodes: 1},
+	later := status(c, Disabled{}, "", nil, inventory.Summary{Instances: 2, Nodes: 1},
 		limits.Sum{}, brokers.Sum{}, start.Add(time.Minute))
 	if !later.Conditions[0].LastTransitionTime.Time.Equal(start) || later.Conditions[0].Message == c.Status.Conditions[0].Message {
 		t.Errorf("still true: %+v", later.Conditions[0])
 	}
 	c.Status = later
-	if failed := status(c, Disabled{}, "", nil, inventory.Summary{Owner: c}, limits.Sum{}, brokers.Sum{},
+	if failed := status(c, Disabled{}, "", nil, inventory.Summary{}, limits.Sum{}, brokers.Sum{},
 		start.Add(time.Hour)); !failed.Conditions[0].LastTransitionTime.Time.Equal(start.Add(time.Hour)) ||
 		later.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("no longer true: %+v, before %+v", failed.Conditions[0], later.Conditions[0])
@@ -330,91 +374,31 @@ func (r *rig) slice(node string, devices int, problems ...v1alpha1.Problem) {
 	r.inv.SetSlice(s)
 }
 
-// The first change is written soon, and at most one in 5 seconds; what does not
-// change is not written.
-func TestOneWriteInFiveSeconds(t *testing.T) {
+// What the inventory knows is in the metrics.
+func TestCounts(t *testing.T) {
 	r := newRig(t, configuration(false))
 	r.inv.SetConfiguration(configuration(false))
-	due := start
-	const every = 20 * time.Millisecond
-	look := func() {
-		if after := r.reconcile().RequeueAfter; after > 0 {
-			due = r.clock.Now().Add(after)
-		}
-	}
-	for i := range 1000 { // 20 s
-		r.clock.SetTime(start.Add(time.Duration(i) * every))
-		r.slice(fmt.Sprint("node-", i), 1)
-		look()
-	}
-	for due.After(r.clock.Now()) {
-		r.clock.SetTime(due)
-		look()
-	}
-	for i := 1; i < len(r.writes); i++ {
-		if r.writes[i].Sub(r.writes[i-1]) < Interval {
-			t.Errorf("writes at %s and %s", r.writes[i-1], r.writes[i])
-		}
-	}
-	if len(r.writes) < 4 || len(r.writes) > 6 || r.writes[0].Sub(start) > 2*lookInterval {
-		t.Errorf("%d writes in 25 s, the first after %s", len(r.writes), r.writes[0].Sub(start))
-	}
-	if st := r.configuration().Status; st.Nodes != 1000 || st.Instances != 1 || st.Slots.Total != 2 {
-		t.Errorf("in the end %+v", st)
-	}
-	before := len(r.writes)
-	r.clock.SetTime(r.clock.Now().Add(time.Hour))
-	if result := r.reconcile(); len(r.writes) != before || result.RequeueAfter != 0 {
-		t.Errorf("an unchanged status is written, or looked at again: %+v", result)
-	}
-}
-
-func TestFirstStatusWaits(t *testing.T) {
-	c := configuration(true)
-	r := newRig(t, c)
-	r.inv.SetConfiguration(c)
-	r.slice("a", 2)
-	if result := r.reconcile(); len(r.writes) != 0 || result.RequeueAfter != lookInterval {
-		t.Errorf("a new Configuration's first devices are not waited for: %+v", result)
-	}
-	r.clock.SetTime(start.Add(time.Second))
-	if result := r.reconcile(); len(r.writes) != 0 || result.RequeueAfter != lookInterval {
-		t.Errorf("its brokers are not waited for: %+v", result)
-	}
-	r.sum.Instances = 2
-	r.clock.SetTime(start.Add(2 * time.Second))
-	if r.reconcile(); len(r.writes) != 1 {
-		t.Error("not written once all is known")
-	}
-	r = newRig(t, c)
-	r.inv.SetConfiguration(c)
-	r.slice("a", 2)
-	for range 30 {
-		r.clock.SetTime(r.clock.Now().Add(r.reconcile().RequeueAfter))
-	}
-	if len(r.writes) != 1 {
-		t.Errorf("%d writes while the brokers of some Instances are never looked at, want 1", len(r.writes))
-	}
-}
-
-func TestFailedWrites(t *testing.T) {
-	r := newRig(t, configuration(false))
-	r.inv.SetConfiguration(configuration(false))
-	r.reconcile()
-	r.clock.SetTime(start.Add(lookInterval))
-	r.fail = apierrors.NewInternalError(errors.New("why"))
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err == nil {
-		t.Error("a failed write is no error")
-	}
-	r.clock.SetTime(start.Add(lookInterval + Interval))
-	if r.reconcile(); r.configuration().Status.ObservedGeneration != 3 {
-		t.Error("it is not written later")
-	}
-	if err := r.api.Delete(t.Context(), r.configuration()); err != nil {
+	r.inv.SetNode("node-b", inventory.Node{UID: "b"})
+	r.slice("node-a", 2, v1alpha1.Problem{Reason: "NoLease"})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(Counts{r.inv})
+	families, err := registry.Gather()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if r.reconcile(); len(r.times) != 0 {
-		t.Error("a Configuration that is gone is remembered")
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got[f.GetName()] += m.GetGauge().GetValue()
+		}
+	}
+	want := map[string]float64{
+		"akri_instance_count": 2, "kubeslot_controller_configuration_problems": 1,
+		"kubeslot_controller_nodes_without_kubecri": 1, "kubeslot_controller_ignored_devices": 0,
+		"kubeslot_controller_ignored_claims": 0,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 

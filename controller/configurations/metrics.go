@@ -16,42 +16,47 @@ var writes = prometheus.NewCounter(prometheus.CounterOpts{
 
 func init() { metrics.Registry.MustRegister(writes) }
 
-// InstanceCount counts Instances, as Akri's metric of the name does.
-type InstanceCount struct{ *inventory.Inventory }
+// Counts are what the inventory knows, in numbers, when somebody asks.
+type Counts struct{ *inventory.Inventory }
 
-var instanceCount = prometheus.NewDesc("akri_instance_count", "Instances, by Configuration and whether several nodes can reach the device.", []string{"configuration", "is_shared"}, nil)
+var (
+	instanceCount = prometheus.NewDesc("akri_instance_count",
+		"Instances, by Configuration and whether several nodes can reach the device.",
+		[]string{"configuration", "is_shared"}, nil)
+	problemCount = prometheus.NewDesc("kubeslot_controller_configuration_problems",
+		"Nodes that have a problem with a Configuration, by the reason that its status has.",
+		[]string{"configuration", "reason"}, nil)
+	withoutKubecri = prometheus.NewDesc("kubeslot_controller_nodes_without_kubecri",
+		"Linux nodes that have no DeviceSlice: kubecri has never run there, or may not write.", nil, nil)
+	ignoredReports = prometheus.NewDesc("kubeslot_controller_ignored_devices",
+		"Reports of devices that do not count: their hash does not fit, another Configuration has the name, "+
+			"or another device has the Instance's.", nil, nil)
+	ignoredClaims = prometheus.NewDesc("kubeslot_controller_ignored_claims",
+		"SlotClaims that do not count: their node does not see the device, or the capacity is smaller.", nil, nil)
+)
 
-var _ prometheus.Collector = InstanceCount{}
+var _ prometheus.Collector = Counts{}
 
 // Describe implements prometheus.Collector.
-func (InstanceCount) Describe(ch chan<- *prometheus.Desc) { ch <- instanceCount }
-
-// Collect implements prometheus.Collector.
-func (i InstanceCount) Collect(ch chan<- prometheus.Metric) {
-	for k, n := range i.Count() {
-		ch <- prometheus.MustNewConstMetric(instanceCount, prometheus.GaugeValue, float64(n), k.Configuration, strconv.FormatBool(k.Shared))
+func (Counts) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{instanceCount, problemCount, withoutKubecri, ignoredReports, ignoredClaims} {
+		ch <- d
 	}
 }
 
-// Problems counts what is wrong with Configurations, and the nodes that say nothing.
-type Problems struct{ *inventory.Inventory }
-
-var (
-	problemCount = prometheus.NewDesc("kubeslot_controller_configuration_problems",
-		"Nodes that have a problem with a Configuration, by the reason that its status has.", []string{"configuration", "reason"}, nil)
-	withoutKubecri = prometheus.NewDesc("kubeslot_controller_nodes_without_kubecri",
-		"Linux nodes that have no DeviceSlice: kubecri has never run there, or may not write.", nil, nil)
-)
-
-var _ prometheus.Collector = Problems{}
-
-// Describe implements prometheus.Collector.
-func (Problems) Describe(ch chan<- *prometheus.Desc) { ch <- problemCount; ch <- withoutKubecri }
-
 // Collect implements prometheus.Collector.
-func (p Problems) Collect(ch chan<- prometheus.Metric) {
-	for k, n := range p.CountProblems() {
-		ch <- prometheus.MustNewConstMetric(problemCount, prometheus.GaugeValue, float64(n), k.Configuration, k.Reason)
+func (c Counts) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
-	ch <- prometheus.MustNewConstMetric(withoutKubecri, prometheus.GaugeValue, float64(p.NodesWithoutSlices()))
+	for k, n := range c.Count() {
+		gauge(instanceCount, n, k.Configuration, strconv.FormatBool(k.Shared))
+	}
+	for k, n := range c.CountProblems() {
+		gauge(problemCount, n, k.Configuration, k.Reason)
+	}
+	gauge(withoutKubecri, c.NodesWithoutSlices())
+	reports, claims := c.Ignored()
+	gauge(ignoredReports, reports)
+	gauge(ignoredClaims, claims)
 }

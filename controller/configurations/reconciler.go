@@ -21,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/validation"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -84,12 +85,13 @@ func New(c Config) *Reconciler {
 // Reconcile brings a Configuration's status up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
-	c := &akriv0.Configuration{}
-	if err := r.Client.Get(ctx, key, c); apierrors.IsNotFound(err) {
+	c, err := watch.Get(ctx, r.Client, key, &akriv0.Configuration{})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read Configuration %s: %w", key, err)
+	}
+	if c == nil {
 		r.forget(key)
 		return reconcile.Result{}, nil
-	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("read Configuration %s: %w", key, err)
 	}
 	remain, err := r.takeOff(ctx, c)
 	if err != nil {

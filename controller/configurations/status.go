@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
@@ -92,11 +91,6 @@ func status(
 	return st
 }
 
-// owns reports whether the Configuration has its name, and no other has it.
-func owns(c *akriv0.Configuration, s inventory.Summary) bool {
-	return !s.IsTaken(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
-}
-
 // takenBy says why a Configuration does not have its name.
 func takenBy(name string, owner *akriv0.Configuration) string {
 	if owner.Name != name {
@@ -116,10 +110,8 @@ func readyCondition(c *akriv0.Configuration, s inventory.Summary, problems []akr
 	switch {
 	case len(problems) > 0:
 		first := problems[0]
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, first.Reason, first.Message
-		if !reasonPattern.MatchString(first.Reason) { // the API server would refuse the status
-			condition.Reason = nodeProblem
-		}
+		condition.Status, condition.Message = metav1.ConditionFalse, first.Message
+		condition.Reason = conditionReason(first.Reason)
 		if first.Node != "" {
 			condition.Message = "node " + first.Node + ": " + first.Message
 		}
@@ -133,14 +125,12 @@ func readyCondition(c *akriv0.Configuration, s inventory.Summary, problems []akr
 func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.Condition {
 	condition := metav1.Condition{Type: akriv0.ConditionDiscovering, Status: metav1.ConditionTrue, Reason: discovering}
 	switch failing := nodesOf(s.Problems); {
-	case !owns(c, s):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, nameTaken, takenBy(c.Name, s.Owner)
+	case s.TakenBy != nil:
+		condition.Status, condition.Reason = metav1.ConditionFalse, nameTaken
+		condition.Message = takenBy(c.Name, s.TakenBy)
 	case failing > 0:
 		first := s.Problems[0]
-		condition.Status, condition.Reason = metav1.ConditionFalse, first.Reason
-		if !reasonPattern.MatchString(first.Reason) { // the API server would refuse the status
-			condition.Reason = nodeProblem
-		}
+		condition.Status, condition.Reason = metav1.ConditionFalse, conditionReason(first.Reason)
 		condition.Message = fmt.Sprintf("%s have problems; %s says: %s", count(failing, "node"), first.Node, first.Message)
 		if failing == 1 {
 			condition.Message = fmt.Sprintf("node %s: %s", first.Node, first.Message)
@@ -152,6 +142,14 @@ func discoveringCondition(c *akriv0.Configuration, s inventory.Summary) metav1.C
 		condition.Message = found(c, s)
 	}
 	return condition
+}
+
+// conditionReason is a node's reason, unless the API server would refuse a status with it.
+func conditionReason(reason string) string {
+	if reasonPattern.MatchString(reason) {
+		return reason
+	}
+	return nodeProblem
 }
 
 // nothingFound says that there is no device and no problem, and why where that is known.
@@ -175,7 +173,7 @@ func brokersCondition(c *akriv0.Configuration, s inventory.Summary, sum brokers.
 	condition := metav1.Condition{Type: akriv0.ConditionBrokersReady, Status: metav1.ConditionTrue, Reason: allReady,
 		Message: fmt.Sprintf("%d of %d brokers are ready", sum.Ready, sum.Desired)}
 	switch {
-	case !owns(c, s), s.Instances == 0:
+	case s.TakenBy != nil, s.Instances == 0:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, nothingToRun
 		condition.Message = "there is no Instance of this Configuration"
 	case sum.Problem != nil:
@@ -222,40 +220,44 @@ func problems(
 	instances limits.Sum, sum brokers.Sum,
 ) []akriv0.ConfigurationProblem {
 	all := disabled.problems(c)
+	add := func(reason, message string) {
+		all = append(all, akriv0.ConfigurationProblem{Reason: reason, Message: message})
+	}
 	if invalid != "" {
-		all = append(all, akriv0.ConfigurationProblem{Reason: invalidSpec, Message: invalid})
+		add(invalidSpec, invalid)
 	}
 	if withheld := validation.Withheld(&c.Spec); withheld != "" {
-		all = append(all, akriv0.ConfigurationProblem{Reason: notVariables, Message: withheld})
+		add(notVariables, withheld)
 	}
 	if len(s.Withheld) > 0 {
-		all = append(all, akriv0.ConfigurationProblem{Reason: notVariables, Message: fmt.Sprintf("no container gets these properties of its devices as variables of their names, "+
-			"since spec.propertyPrefixes does not let it: %s. Containers have them as <NAME>_<HASH> and in AKRI_DEVICES", strings.Join(s.Withheld, ", "))})
+		add(notVariables, fmt.Sprintf("no container gets these properties of its devices as variables of their names, "+
+			"since spec.propertyPrefixes does not let it: %s. "+
+			"Containers have them as <NAME>_<HASH> and in AKRI_DEVICES", strings.Join(s.Withheld, ", ")))
 	}
-	if !owns(c, s) {
-		all = append(all, akriv0.ConfigurationProblem{Reason: nameTaken, Message: takenBy(c.Name, s.Owner)})
+	if s.TakenBy != nil {
+		add(nameTaken, takenBy(c.Name, s.TakenBy))
 	}
 	for _, message := range dra {
-		all = append(all, akriv0.ConfigurationProblem{Reason: notPublished, Message: message})
+		add(notPublished, message)
 	}
-	if instances.Withheld > 0 && owns(c, s) {
-		all = append(all, akriv0.ConfigurationProblem{Reason: instanceLimit, Message: overInstanceLimit(c, instances)})
+	if instances.Withheld > 0 && s.TakenBy == nil {
+		add(instanceLimit, overInstanceLimit(c, instances))
 	}
-	if sum.Limit.Withheld > 0 && c.Spec.HasBroker() && owns(c, s) {
-		all = append(all, akriv0.ConfigurationProblem{Reason: brokerLimit, Message: overBrokerLimit(c, sum.Limit)})
+	if sum.Limit.Withheld > 0 && c.Spec.HasBroker() && s.TakenBy == nil {
+		add(brokerLimit, overBrokerLimit(c, sum.Limit))
 	}
 	if sum.Problem != nil && c.Spec.HasBroker() {
-		all = append(all, akriv0.ConfigurationProblem{Reason: sum.Problem.Reason, Message: brokerProblem(sum)})
+		add(sum.Problem.Reason, brokerProblem(sum))
 	}
 	if c.Spec.HasBroker() && sum.Problem == nil &&
 		sum.NotReady.Failing { // one that only starts, or waits for a node, is no problem
 		if condition := brokersCondition(c, s, sum); condition.Status == metav1.ConditionFalse {
-			all = append(all, akriv0.ConfigurationProblem{Reason: notReady, Message: condition.Message})
+			add(notReady, condition.Message)
 		}
 	}
 	if s.LeftOut > 0 {
-		all = append(all, akriv0.ConfigurationProblem{Reason: reportsLeftOut,
-			Message: fmt.Sprintf("%s of devices left out; the first: %s", count(s.LeftOut, "report"), s.FirstLeftOut)})
+		add(reportsLeftOut, fmt.Sprintf("%s of devices left out; the first: %s",
+			count(s.LeftOut, "report"), s.FirstLeftOut))
 	}
 	all = append(all, byNode(s.Problems)...)
 	if len(all) > akriv0.MaxConfigurationProblems {

@@ -44,17 +44,17 @@ type ClassConfig struct {
 type Classes struct {
 	ClassConfig
 
-	mu       sync.Mutex
-	listed   bool              // what an earlier process left is known
-	made     map[string]bool   // Configurations that have or may have a DeviceClass
-	problems map[string]string // by Configuration
+	mu     sync.Mutex
+	listed bool // what an earlier process left is known
+	// made are the Configurations that have or may have a DeviceClass, each with what is wrong with it.
+	made map[string]string
 }
 
 var _ reconcile.Reconciler = &Classes{}
 
 // NewClasses makes Classes.
 func NewClasses(c ClassConfig) *Classes {
-	return &Classes{ClassConfig: c, made: map[string]bool{}, problems: map[string]string{}}
+	return &Classes{ClassConfig: c, made: map[string]string{}}
 }
 
 // class is the DeviceClass of a Configuration; nil for none. A Configuration keeps it while DRA gives its
@@ -86,8 +86,7 @@ func (r *Classes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	name := request.Name
 	c := r.Inventory.InForce(name)
 	want := class(c, r.Version())
-	if want == nil && !r.isMade(name) {
-		r.note(c, name, false, "")
+	if !r.mayHave(name, want != nil) {
 		return reconcile.Result{}, nil
 	}
 	problem, err := r.write(ctx, name, want)
@@ -120,7 +119,7 @@ func (r *Classes) list(ctx context.Context) error {
 		if !isOurs(&left.Items[i], name) {
 			continue
 		}
-		if r.made[name] = true; class(r.Inventory.InForce(name), nil) != nil {
+		if r.made[name] = ""; class(r.Inventory.InForce(name), nil) != nil {
 			continue
 		}
 		if _, err := r.write(ctx, name, nil); err != nil {
@@ -132,10 +131,15 @@ func (r *Classes) list(ctx context.Context) error {
 	return nil
 }
 
-func (r *Classes) isMade(configuration string) bool {
+// mayHave reports whether a Configuration has or may have a DeviceClass; wanted says that it is to have one.
+func (r *Classes) mayHave(configuration string, wanted bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.made[configuration]
+	_, has := r.made[configuration]
+	if wanted && !has {
+		r.made[configuration] = ""
+	}
+	return wanted || has
 }
 
 // isOurs reports whether the DeviceClass is one that a controller made for the Configuration.
@@ -227,11 +231,8 @@ func annotations(have, want map[string]string) map[string]string {
 // note remembers whether a Configuration has a DeviceClass, and what is wrong with it.
 func (r *Classes) note(c *akriv0.Configuration, name string, made bool, problem string) {
 	r.mu.Lock()
-	before := r.problems[name]
-	if r.problems[name] = problem; problem == "" {
-		delete(r.problems, name)
-	}
-	if r.made[name] = made; !made {
+	before := r.made[name]
+	if r.made[name] = problem; !made {
 		delete(r.made, name)
 	}
 	r.mu.Unlock()
@@ -244,5 +245,5 @@ func (r *Classes) note(c *akriv0.Configuration, name string, made bool, problem 
 func (r *Classes) Problem(configuration string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.problems[configuration]
+	return r.made[configuration]
 }

@@ -32,6 +32,7 @@ type classRig struct {
 	api      client.Client
 	requests []string
 	changed  int
+	lost     error // instead of the answer to a create
 }
 
 func newClassRig(t *testing.T, objects ...client.Object) *classRig {
@@ -49,7 +50,7 @@ func newClassRig(t *testing.T, objects ...client.Object) *classRig {
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 			note("create")
-			return c.Create(ctx, obj, o...)
+			return errors.Join(c.Create(ctx, obj, o...), r.lost)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
 			note("update")
@@ -186,6 +187,29 @@ func TestClassFollowsItsConfiguration(t *testing.T) {
 	r.Inventory.SetConfiguration(slots)
 	if got := r.reconcile(); got != "delete" {
 		t.Errorf("slots again: %q", got)
+	}
+}
+
+// A DeviceClass whose creation was not answered is deleted when the Configuration's slots are given again.
+func TestClassWhoseCreationWasNotAnswered(t *testing.T) {
+	r := newClassRig(t)
+	r.Inventory.SetConfiguration(draConfiguration("cam"))
+	r.reconcile() // lists what there is
+	slots := draConfiguration("mic")
+	r.lost = errors.New("no answer")
+	r.Inventory.SetConfiguration(draConfiguration("mic"))
+	mic := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "mic"}}
+	if _, err := r.Reconcile(t.Context(), mic); err == nil {
+		t.Fatal("no error")
+	}
+	slots.Spec.Allocator, slots.Status.Allocator = akriv0.AllocatorSlots, nil
+	r.Inventory.SetConfiguration(slots)
+	if _, err := r.Reconcile(t.Context(), mic); err != nil {
+		t.Fatal(err)
+	}
+	all := &resourceapi.DeviceClassList{}
+	if err := r.api.List(t.Context(), all); err != nil || len(all.Items) != 1 {
+		t.Errorf("%d DeviceClasses are there, want that of cam alone: %v", len(all.Items), err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -32,18 +31,9 @@ const maxProperties = resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevi
 
 // published is a device as its ResourceSlice has it.
 type published struct {
-	pool   string
-	device resourceapi.Device
-	nodes  *corev1.NodeSelector // nil: all nodes
-}
-
-// same reports whether both are published alike; nil is not published.
-func (p *published) same(other *published) bool {
-	if p == nil || other == nil {
-		return p == other
-	}
-	return p.pool == other.pool &&
-		apiequality.Semantic.DeepEqual(p.nodes, other.nodes) && apiequality.Semantic.DeepEqual(p.device, other.device)
+	Pool   string
+	Device resourceapi.Device
+	Nodes  *corev1.NodeSelector // nil: all nodes
 }
 
 // publish returns how an Instance's device is published; nil for not at all. hostname returns a node's label
@@ -62,19 +52,19 @@ func publish(instance string, d inventory.Device, hostname func(node string) str
 	case len(nodes) == 0:
 		nodes, taint = d.Nodes, taintUnschedulable
 	}
-	p := &published{pool: instance}
+	p := &published{Pool: instance}
 	switch {
 	case !report.Shared:
 		// With spec.discovery all devices are shared, so a device that is not has one node.
-		p.pool, p.nodes = c.Name+"/"+nodes[0], nodeNamed(nodes[0])
+		p.Pool, p.Nodes = c.Name+"/"+nodes[0], nodeNamed(nodes[0])
 	case c.Spec.Discovery != nil:
-		p.nodes = nodesLabelled(c.Spec.Discovery.NodeSelector)
+		p.Nodes = nodesLabelled(c.Spec.Discovery.NodeSelector)
 	default:
-		if p.nodes = nodesWithHostnames(nodes, hostname); p.nodes == nil {
+		if p.Nodes = nodesWithHostnames(nodes, hostname); p.Nodes == nil {
 			return nil
 		}
 	}
-	p.device = resourceapi.Device{
+	p.Device = resourceapi.Device{
 		Name:                     instance,
 		Attributes:               attributes(c.Name, instance, report.Properties),
 		Capacity:                 slots(c.Spec.Slots()),
@@ -82,7 +72,7 @@ func publish(instance string, d inventory.Device, hostname func(node string) str
 		BindsToNode:              new(true),
 	}
 	if taint != "" {
-		p.device.Taints = []resourceapi.DeviceTaint{{Key: taint, Effect: resourceapi.DeviceTaintEffectNoSchedule}}
+		p.Device.Taints = []resourceapi.DeviceTaint{{Key: taint, Effect: resourceapi.DeviceTaintEffectNoSchedule}}
 	}
 	return p
 }

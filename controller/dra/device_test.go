@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/kubernetes/pkg/apis/resource"
@@ -48,21 +49,21 @@ func summary(p *published) string {
 		return "none"
 	}
 	nodes := "all nodes"
-	if p.nodes != nil {
+	if p.Nodes != nil {
 		var terms []string
-		term := p.nodes.NodeSelectorTerms[0]
+		term := p.Nodes.NodeSelectorTerms[0]
 		for _, r := range slices.Concat(term.MatchFields, term.MatchExpressions) {
 			terms = append(terms, r.Key+"="+strings.Join(r.Values, "|"))
 		}
 		nodes = strings.Join(terms, ",")
 	}
-	text := p.pool + " on " + nodes
-	for _, taint := range p.device.Taints {
+	text := p.Pool + " on " + nodes
+	for _, taint := range p.Device.Taints {
 		text += fmt.Sprintf(" %s:%s", taint.Key, taint.Effect)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.device.Attributes)) {
+	for _, name := range slices.Sorted(maps.Keys(p.Device.Attributes)) {
 		if name != v1alpha1.DRAConfiguration && name != v1alpha1.DRAInstance {
-			text += fmt.Sprintf(" %s=%s", name, *p.device.Attributes[name].StringValue)
+			text += fmt.Sprintf(" %s=%s", name, *p.Device.Attributes[name].StringValue)
 		}
 	}
 	return text
@@ -149,11 +150,11 @@ func TestPublishedTheSame(t *testing.T) {
 		return publish("cam-8120fe", inventory.Device{Configuration: draConfiguration("cam"), Nodes: []string{"a"},
 			Reported: deviceOf(false, map[string]string{"MODEL": model})}, hostname)
 	}
-	if p := report("m"); !p.same(report("m")) || p.same(report("n")) || p.same(nil) {
+	same := func(a, b *published) bool { return apiequality.Semantic.DeepEqual(a, b) }
+	if p := report("m"); !same(p, report("m")) || same(p, report("n")) || same(p, nil) {
 		t.Error("another report of the same device is another one, or one of another model the same")
 	}
-	var none *published
-	if !none.same(nil) || none.same(report("m")) {
+	if !same(nil, nil) || same(nil, report("m")) {
 		t.Error("what is not published is the same as what is")
 	}
 }
@@ -166,7 +167,7 @@ func TestPoolsAreValid(t *testing.T) {
 			instance, device := drawDevice(t)
 			p := publish(instance, device, hostname)
 			if p != nil && !seen[instance] {
-				pools[p.pool] = append(pools[p.pool], p)
+				pools[p.Pool] = append(pools[p.Pool], p)
 				seen[instance] = true
 			}
 		}

@@ -17,14 +17,28 @@ const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 // poolOf is the pool of devices that are all of it. An allocation names its device by driver, pool and name,
 // so a device stays in its pool: a local one is in its Configuration's on its node, a shared one in its own.
 func poolOf(all []*published) resourceslice.Pool {
-	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.device.Name, b.device.Name) })
-	pool := resourceslice.Pool{NodeSelector: all[0].nodes, AllNodes: all[0].nodes == nil}
+	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.Device.Name, b.Device.Name) })
+	pool := resourceslice.Pool{NodeSelector: all[0].Nodes, AllNodes: all[0].Nodes == nil}
 	for chunk := range slices.Chunk(all, devicesPerSlice) {
 		devices := make([]resourceapi.Device, len(chunk))
 		for i, p := range chunk {
-			devices[i] = p.device
+			devices[i] = p.Device
 		}
 		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices})
 	}
 	return pool
+}
+
+// sizeOf is how long a pool's slices are, in bytes, but for what each object has. It writes to the pool: a
+// Quantity keeps the text that its Size makes.
+func sizeOf(pool *resourceslice.Pool) (bytes int) {
+	for _, s := range pool.Slices {
+		if pool.NodeSelector != nil {
+			bytes += pool.NodeSelector.Size()
+		}
+		for i := range s.Devices {
+			bytes += s.Devices[i].Size()
+		}
+	}
+	return bytes
 }

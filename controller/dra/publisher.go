@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -28,8 +29,10 @@ import (
 )
 
 const (
-	// interval is the least time between two updates of what is published.
-	interval = time.Second
+	// interval is the least time between two updates of what is published, and rate how many bytes a second
+	// they are on average; but none waits longer than maxPause. A device that many nodes see has all their
+	// names, which each node that comes changes.
+	interval, rate, maxPause = time.Second, 1 << 20, 10 * time.Second
 	// syncDelay is how long the ResourceSlice controller waits until it looks at what somebody else changed,
 	// or an earlier process left. Its default of 30 s would keep a Configuration that is handed back to
 	// kube-scheduler from it for as long.
@@ -101,7 +104,7 @@ func (p *Publisher) Start(ctx context.Context) error {
 	for {
 		for queue.Len() > 0 && p.look(queue, changed) {
 		}
-		again, err := p.publish(ctx, changed)
+		again, bytes, err := p.publish(ctx, changed)
 		changed = sets.New[string]()
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot publish devices; trying again", "after", again)
@@ -112,7 +115,7 @@ func (p *Publisher) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.Clock.After(interval):
+		case <-p.Clock.After(min(max(interval, time.Duration(bytes)*time.Second/rate), maxPause)):
 		}
 		if !p.look(queue, changed) { // waits
 			return nil
@@ -133,21 +136,21 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	if before == nil && now != nil && !p.HasInstance(request.NamespacedName) { // nor ever, perhaps
 		now = nil
 	}
-	if before.same(now) {
+	if apiequality.Semantic.DeepEqual(before, now) {
 		return true
 	}
 	if before != nil {
-		changed.Insert(before.pool)
-		delete(p.members[before.pool], instance)
+		changed.Insert(before.Pool)
+		delete(p.members[before.Pool], instance)
 		delete(p.instances, instance)
 	}
 	if now != nil {
-		changed.Insert(now.pool)
+		changed.Insert(now.Pool)
 		p.instances[instance] = now
-		if p.members[now.pool] == nil {
-			p.members[now.pool] = map[string]*published{}
+		if p.members[now.Pool] == nil {
+			p.members[now.Pool] = map[string]*published{}
 		}
-		p.members[now.pool][instance] = now
+		p.members[now.Pool][instance] = now
 	}
 	return true
 }
@@ -157,8 +160,9 @@ func (p *Publisher) hostname(node string) string {
 }
 
 // publish hands what changed to the ResourceSlice controller, and returns when to look again without a
-// change; 0 for never.
-func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (time.Duration, error) {
+// change, 0 for never, and how long what changed is, in bytes.
+func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (
+	again time.Duration, bytes int, err error) {
 	for pool := range changed {
 		if len(p.members[pool]) == 0 {
 			delete(p.members, pool)
@@ -166,51 +170,43 @@ func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (time
 			continue
 		}
 		as := poolOf(slices.Collect(maps.Values(p.members[pool])))
+		bytes += sizeOf(&as) // before others read it
 		p.pools.set(pool, &as)
 	}
-	if len(p.members) > 0 {
-		p.clean = false
-	}
-	if p.controller == nil && !p.clean {
-		if again, err := p.start(ctx); p.controller == nil {
-			return again, err
-		}
-	}
-	if p.controller == nil || len(p.members) > 0 {
-		return 0, nil
-	}
-	left, err := p.left(ctx)
-	if left || err != nil {
-		return lookAgain, err
-	}
-	p.controller.Stop()
-	p.controller, p.clean = nil, true
-	return 0, nil
+	again, err = p.startOrStop(ctx)
+	return again, bytes, err
 }
 
-// start starts the ResourceSlice controller if there is something to publish, or left of before. Without an
-// error and a controller there is neither.
-func (p *Publisher) start(ctx context.Context) (time.Duration, error) {
-	left, err := p.left(ctx)
-	switch {
-	case apierrors.IsNotFound(err) && len(p.members) == 0:
-		p.clean = true // the API server does not have the kind
+// startOrStop has a ResourceSlice controller run while there is something to publish, or left of before. It
+// returns when to call it again without a change; 0 for never.
+func (p *Publisher) startOrStop(ctx context.Context) (again time.Duration, err error) {
+	wanted := len(p.members) > 0
+	if wanted && p.controller != nil || !wanted && p.clean {
 		return 0, nil
-	case apierrors.IsNotFound(err):
+	}
+	p.clean = false
+	left, err := p.left(ctx)
+	notFound := apierrors.IsNotFound(err) // the API server does not have the kind
+	switch {
+	case notFound && wanted:
 		for pool := range p.members {
 			p.pools.setProblem(pool, notServed)
 		}
 		return retryAfter, err
-	case err != nil:
+	case err != nil && !notFound:
 		return retryAfter, err
-	case !left && len(p.members) == 0:
-		p.clean = true
+	case !left && !wanted:
+		p.controller.Stop() // nil if there was nothing to do
+		p.controller, p.clean = nil, true
 		return 0, nil
+	case p.controller == nil:
+		p.controller, err = p.pools.start(ctx, resourceslice.Options{
+			DriverName: v1alpha1.DRADriver, KubeClient: p.Client, SyncDelay: new(syncDelay)})
+		if err != nil {
+			return retryAfter, err
+		}
 	}
-	delay := syncDelay
-	p.controller, err = p.pools.start(ctx, resourceslice.Options{
-		DriverName: v1alpha1.DRADriver, KubeClient: p.Client, SyncDelay: &delay})
-	return retryAfter, err
+	return lookAgain, nil
 }
 
 // left reports whether there is a slice of the driver.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,6 +185,38 @@ func TestWritesWhatChanges(t *testing.T) {
 	r.eventually("one slice of the other node", func() bool { return len(r.written()) > 1 })
 	if got := strings.Join(r.written(), ", "); got != "update cam/node-7, update cam/node-8" {
 		t.Errorf("written: %s", got)
+	}
+}
+
+// Of devices that many nodes see, each with all their names, a change is not written each second.
+func TestPacesWhatManyNodesSee(t *testing.T) {
+	const nodes, devices = 400, 100
+	r := newRig(t)
+	r.inv.SetConfiguration(camWithLongHashes())
+	for i := range nodes {
+		node := fmt.Sprintf("node-%d-%s", i, strings.Repeat("x", 50))
+		r.inv.SetNode(node, inventory.Node{Labels: map[string]string{corev1.LabelHostname: node}})
+		s := nodeReports(node, devices)
+		for j := range s.Spec.Devices {
+			d := &s.Spec.Devices[j]
+			d.Shared, d.Hash = true, slot.InstanceHash(d.ID, true, node, slot.LongHash)
+		}
+		r.inv.SetSlice(s)
+	}
+	r.run()
+	for deadline := time.Now().Add(patience); len(r.written()) < devices || !r.clock.HasWaiters(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d pools were written, want %d", len(r.written()), devices)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.clock.Step(interval)
+	if !r.clock.HasWaiters() {
+		t.Error("it waits no longer after some 2 MB than after a change of one device")
+	}
+	r.clock.Step(2 * interval)
+	if r.clock.HasWaiters() {
+		t.Error("it waits 3 s after some 2 MB still")
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 	otherReason   = "other"
 )
 
-// maxProblemLength is how long what the API server says of a slice may be, in bytes, in a status: it may
+// maxProblemLength is how long what the API server says of a slice may be, in characters, in a status: it may
 // name each field of each device.
 const maxProblemLength = 512
 
@@ -116,10 +116,10 @@ func (q *poolQueue) Get() (pool string, shutdown bool) {
 
 // failed is the controller's error handler.
 func (q *poolQueue) failed(ctx context.Context, err error, message string) {
-	dropped := &resourceslice.DroppedFieldsError{}
+	dropped, isDropped := errors.AsType[*resourceslice.DroppedFieldsError](err)
 	reason := otherReason
 	switch {
-	case errors.As(err, &dropped):
+	case isDropped:
 		reason = droppedFields
 		q.accept(dropped)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):

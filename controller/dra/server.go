@@ -7,20 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/utils/clock"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// Versions of Kubernetes.
-var (
-	// MinVersion has all of DRA that devices with slots need, on by default.
-	MinVersion = version.MajorMinor(1, 36)
-	// extendedResources has DRA's extended resources for good.
-	extendedResources = version.MajorMinor(1, 37)
-)
+// extendedResources is the Kubernetes that has DRA's extended resources for good.
+var extendedResources = version.MajorMinor(1, 37)
 
 // versionAgain is when the API server is asked again for its version: it may have been upgraded.
 const versionAgain = 10 * time.Minute
 
-// Server knows the API server's version. Its method may be called concurrently.
+// Server knows the API server's version. Its methods may be called concurrently.
 type Server struct {
 	Ask   func() (*apiversion.Info, error)
 	Clock clock.PassiveClock
@@ -46,11 +43,13 @@ func (s *Server) Version() *version.Version {
 	return s.known
 }
 
-// TooOld says that the version does not have what DRA needs; "" when it has, or the version is not known.
-func TooOld(v *version.Version) string {
-	if v == nil || v.AtLeast(MinVersion) {
+// TooOld says that the API server does not have what DRA needs; "" when it has, or its version is not known.
+func (s *Server) TooOld() string {
+	v := s.Version()
+	if v == nil || v.AtLeast(v1alpha1.DRAMinVersion) {
 		return ""
 	}
-	return "spec.allocator DRA needs Kubernetes " + MinVersion.String() + " or newer, and the API server is " +
+	return "spec.allocator DRA needs Kubernetes " + v1alpha1.DRAMinVersion.String() +
+		" or newer, and the API server is " +
 		v.String() + ": upgrade it, or set spec.allocator to Slots"
 }

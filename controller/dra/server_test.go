@@ -34,7 +34,7 @@ func TestVersionOfTheServer(t *testing.T) {
 	} {
 		answer = step.answer
 		clock.SetTime(clock.Now().Add(step.later))
-		old := TooOld(s.Version())
+		old := s.TooOld()
 		if !strings.Contains(old, step.old) || (old == "") != (step.old == "") || asked != step.asked {
 			t.Errorf("step %d: %q, asked %d times; want %q and %d", i, old, asked, step.old, step.asked)
 		}

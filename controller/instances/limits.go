@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubeslot/kubeslot/controller/limits"
+	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Sum tells how many Instances a Configuration has, and how many devices have none because
@@ -21,7 +21,7 @@ func (r *Reconciler) Sum(configuration types.NamespacedName) limits.Sum {
 // which this process saw them.
 func (r *Reconciler) decide(key types.NamespacedName, existing *akriv0.Instance) (s step, err error) {
 	d := r.inventory.Device(key.Name)
-	configuration := types.NamespacedName{Namespace: key.Namespace, Name: configurationOf(key.Name)}
+	configuration := naming.ConfigurationOf(key)
 	if d.Configuration == nil || d.Configuration.Namespace != key.Namespace {
 		r.limits.Forget(configuration)
 		return decide(key, d, existing, nil, r.inventory.LacksSlices), nil
@@ -47,14 +47,9 @@ func (r *Reconciler) existing(configuration types.NamespacedName) (map[string]li
 	}
 	all := map[string]limits.Places{}
 	for i := range list.Items {
-		if name := list.Items[i].Name; configurationOf(name) == configuration.Name {
-			all[name] = limits.Places{"": 1}
+		if key := client.ObjectKeyFromObject(&list.Items[i]); naming.ConfigurationOf(key) == configuration {
+			all[key.Name] = limits.Places{"": 1}
 		}
 	}
 	return all, nil
-}
-
-func configurationOf(instance string) string {
-	name, _ := slot.SplitInstance(instance)
-	return name
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -65,10 +66,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if pause := r.pause(key); pause > 0 {
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
-	existing := &akriv0.Instance{}
-	if err := r.client.Get(ctx, key, existing); apierrors.IsNotFound(err) {
-		existing = nil
-	} else if err != nil {
+	existing, err := watch.Get(ctx, r.client, key, &akriv0.Instance{})
+	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read Instance %s: %w", key, err)
 	}
 	s, err := r.decide(key, existing)

@@ -2,7 +2,6 @@ package instances
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,10 +41,7 @@ func view(key types.NamespacedName, d inventory.Device, existing *akriv0.Instanc
 		DeviceUsage:       usage(key.Name, d),
 	}
 	if reported := d.Reported; reported != nil {
-		properties := make(map[string]string, len(reported.Properties)+len(configuration.Spec.BrokerProperties))
-		maps.Copy(properties, reported.Properties)
-		maps.Copy(properties, configuration.Spec.BrokerProperties)
-		instance.Spec.BrokerProperties, instance.Spec.Shared = properties, reported.Shared
+		instance.Spec.BrokerProperties, instance.Spec.Shared = d.BrokerProperties(), reported.Shared
 	}
 	instance.Status = akriv0.InstanceStatus{Device: instance.Status.Device, FreeSlots: free(instance.Spec.Capacity, instance.Spec.DeviceUsage),
 		NodeCount: int32(len(d.Nodes)), Problems: problems(d)}

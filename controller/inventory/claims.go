@@ -82,7 +82,7 @@ func (v *Inventory) HeldBeyond(of types.NamespacedName, capacity int) (held int,
 		r, before := v.records[instance], held
 		v.judge(r, named)
 		for index, c := range r.claims {
-			if index >= capacity && doesNotCount(c, index, r, named) == nil {
+			if index >= capacity && doesNotCount(c, index, r, named.owner) == nil {
 				held++
 			}
 		}

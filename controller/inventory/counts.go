@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -60,7 +59,7 @@ func (v *Inventory) CountProblems() map[ProblemCount]int {
 	}
 	for _, named := range v.names {
 		for _, key := range named.keys() {
-			if owner := akriv0.Oldest(v.oldest).ResourceOwner(key.Name); (&Summary{Owner: owner}).IsTaken(key) {
+			if v.takenBy(key) != nil {
 				counts[ProblemCount{key.Name, ReasonNameTaken}]++
 			}
 		}

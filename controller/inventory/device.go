@@ -34,6 +34,15 @@ type Device struct {
 	LeftOut []string
 }
 
+// BrokerProperties are those of the device as it is reported, and the Configuration's, which replace those of the
+// same names.
+func (d *Device) BrokerProperties() map[string]string {
+	all := make(map[string]string, len(d.Reported.Properties)+len(d.Configuration.Spec.BrokerProperties))
+	maps.Copy(all, d.Reported.Properties)
+	maps.Copy(all, d.Configuration.Spec.BrokerProperties)
+	return all
+}
+
 // Claim is a claim, and why it does not count; nil when it does.
 type Claim struct {
 	*v1alpha1.SlotClaim
@@ -60,24 +69,22 @@ type standing struct {
 func (v *Inventory) Device(instance string) Device {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	configuration, _ := slot.SplitInstance(instance)
+	d := Device{Configuration: v.ownerOf(configuration)}
 	r := v.records[instance]
 	if r == nil {
-		name, _ := slot.SplitInstance(instance)
-		if named := v.names[name]; named != nil {
-			return Device{Configuration: named.owner}
-		}
-		return Device{}
+		return d
 	}
-	named := v.configurationsOf(instance)
-	v.judge(r, named)
-	d := Device{Configuration: named.owner, Reported: r.first, LeftOut: r.leftOut, Unschedulable: r.lost}
+	v.judge(r, v.names[configuration])
+	d.Reported, d.LeftOut, d.Unschedulable = r.first, r.leftOut, r.lost
 	if r.nodes != nil {
 		d.Nodes = r.nodes.sorted
 	} else if d.Gone = r.gone; d.Gone != nil {
 		d.GoneFrom = slices.Sorted(maps.Keys(r.keep))
 	}
 	for index, c := range r.claims {
-		d.Claims = append(d.Claims, Claim{SlotClaim: c, Index: index, DoesNotCount: doesNotCount(c, index, r, named)})
+		why := doesNotCount(c, index, r, d.Configuration)
+		d.Claims = append(d.Claims, Claim{SlotClaim: c, Index: index, DoesNotCount: why})
 	}
 	slices.SortFunc(d.Claims, func(a, b Claim) int { return cmp.Compare(a.Index, b.Index) })
 	return d
@@ -112,22 +119,21 @@ func (v *Inventory) DoesNotCount(c *v1alpha1.SlotClaim) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	name, _ := slot.SplitInstance(s.Instance)
-	r, named := v.records[s.Instance], v.names[name]
-	if named == nil {
-		named = &configurations{}
-	}
+	configuration, _ := slot.SplitInstance(s.Instance)
+	r := v.records[s.Instance]
 	if r == nil {
-		r = &record{judged: true}
+		r = &record{}
+	} else {
+		v.judge(r, v.names[configuration])
 	}
-	v.judge(r, named)
-	return doesNotCount(c, s.Index, r, named)
+	return doesNotCount(c, s.Index, r, v.ownerOf(configuration))
 }
 
-func doesNotCount(c *v1alpha1.SlotClaim, index int, r *record, named *configurations) error {
+// doesNotCount decides by a record whose standing is up to date, and the owner of its Configuration's name.
+func doesNotCount(c *v1alpha1.SlotClaim, index int, r *record, owner *akriv0.Configuration) error {
 	f := v1alpha1.ClaimFacts{Index: index, Given: r.nodes != nil}
-	if named.owner != nil {
-		f.Capacity = named.owner.Spec.Slots()
+	if owner != nil {
+		f.Capacity = owner.Spec.Slots()
 	}
 	_, f.Listed = r.keep[c.Spec.NodeName]
 	if r.nodes != nil && !f.Listed {
@@ -145,7 +151,7 @@ func (v *Inventory) Ignored() (reports, claims int) {
 		v.judge(r, named)
 		reports += r.ignored
 		for index, c := range r.claims {
-			if doesNotCount(c, index, r, named) != nil {
+			if doesNotCount(c, index, r, named.owner) != nil {
 				claims++
 			}
 		}

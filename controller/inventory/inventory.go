@@ -3,6 +3,8 @@
 package inventory
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -136,10 +138,4 @@ func (x index[K]) remove(key K, name string) {
 	}
 }
 
-func (x index[K]) names(key K) []string {
-	var names []string
-	for name := range x[key] {
-		names = append(names, name)
-	}
-	return names
-}
+func (x index[K]) names(key K) []string { return slices.Collect(maps.Keys(x[key])) }

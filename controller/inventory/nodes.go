@@ -120,13 +120,7 @@ func (v *Inventory) selectionChanged(before map[string]string, was bool, now map
 		}
 		named.selected = nil
 		for instance := range named.instances {
-			r := v.records[instance]
-			r.judged = false
-			change.Instances = append(change.Instances, key(named.owner, instance))
-			change.Brokers = append(change.Brokers, key(named.owner, instance))
-			for _, claim := range r.claims {
-				change.Claims = append(change.Claims, claim.Name)
-			}
+			change.add(v.judgeAnew(instance, named.owner))
 		}
 	}
 	return change

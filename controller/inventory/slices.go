@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -11,27 +12,23 @@ import (
 
 // SetSlice takes note of a slice as it is now. Only what it says differently of a
 // device is a change.
-func (v *Inventory) SetSlice(s *v1alpha1.DeviceSlice) Change {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before, reporters := v.slices[s.Name], len(v.slicesOfNode)
-	v.slices[s.Name] = s
-	v.countSlices(before, -1)
-	v.countSlices(s, +1)
-	change := v.replace(before, s)
-	change.Configurations = append(v.problemsChanged(before, s), v.reportersChanged(reporters)...)
-	return change
-}
+func (v *Inventory) SetSlice(s *v1alpha1.DeviceSlice) Change { return v.setSlice(s.Name, s) }
 
 // DeleteSlice forgets a slice.
-func (v *Inventory) DeleteSlice(name string) Change {
+func (v *Inventory) DeleteSlice(name string) Change { return v.setSlice(name, nil) }
+
+// setSlice takes note of the slice of a name; nil when it is gone.
+func (v *Inventory) setSlice(name string, s *v1alpha1.DeviceSlice) Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before, reporters := v.slices[name], len(v.slicesOfNode)
-	delete(v.slices, name)
+	if v.slices[name] = s; s == nil {
+		delete(v.slices, name)
+	}
 	v.countSlices(before, -1)
-	change := v.replace(before, nil)
-	change.Configurations = append(v.problemsChanged(before, nil), v.reportersChanged(reporters)...)
+	v.countSlices(s, +1)
+	change := v.replace(name, before, s)
+	change.Configurations = append(v.problemsChanged(before, s), v.reportersChanged(reporters)...)
 	return change
 }
 
@@ -48,25 +45,17 @@ func (v *Inventory) countSlices(s *v1alpha1.DeviceSlice, n int) {
 
 // replace puts one slice's reports in the place of another's of the same name;
 // either may be nil.
-func (v *Inventory) replace(before, now *v1alpha1.DeviceSlice) Change {
+func (v *Inventory) replace(name string, before, now *v1alpha1.DeviceSlice) Change {
 	was, is := reportsOf(before), reportsOf(now)
 	var change Change
-	for instance, reports := range is {
-		old := was[instance]
-		delete(was, instance)
+	for instance := range sets.KeySet(was).Union(sets.KeySet(is)) {
 		r := v.record(instance)
 		// Also equal ones are replaced, so that the old slice's memory is freed.
 		wasMixed, wasGiven := len(r.kinds) > 1, v.given(instance, r)
-		r.put(now.Name, reports)
-		if !slices.EqualFunc(old, reports, sameReport) {
+		r.put(name, is[instance])
+		if !slices.EqualFunc(was[instance], is[instance], sameReport) {
 			v.reportsChanged(&change, instance, before, now, wasMixed || wasGiven != v.given(instance, r))
 		}
-	}
-	for instance := range was {
-		r := v.records[instance]
-		wasMixed, wasGiven := len(r.kinds) > 1, v.given(instance, r)
-		r.put(before.Name, nil)
-		v.reportsChanged(&change, instance, before, now, wasMixed || wasGiven != v.given(instance, r))
 		v.tidy(instance)
 	}
 	return change

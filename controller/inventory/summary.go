@@ -14,9 +14,9 @@ import (
 
 // Summary is a Configuration in numbers.
 type Summary struct {
-	// Owner has the Configuration's name: itself, another of the name, one that may have
-	// an Instance of the name, or nil for none. When another has it, all numbers are 0.
-	Owner     *akriv0.Configuration
+	// TakenBy is another Configuration that has the name: one of the name, or one that may have
+	// an Instance of the name; nil for none. When there is one, all numbers are 0.
+	TakenBy   *akriv0.Configuration
 	Instances int // devices that a node reports
 	Nodes     int // that reach at least one of them
 	Slots     int // of all Instances
@@ -42,21 +42,30 @@ const maxPropertyNames, maxWithheld = 1000, 10
 // NodeProblem is one node's problem with a Configuration.
 type NodeProblem struct{ Node, Reason, Message string }
 
-// IsTaken reports whether another Configuration has the name.
-func (s *Summary) IsTaken(name types.NamespacedName) bool {
-	return s.Owner != nil && (s.Owner.Namespace != name.Namespace || s.Owner.Name != name.Name)
+// TakenBy returns another Configuration that has the name of this one; nil for none.
+func (v *Inventory) TakenBy(of types.NamespacedName) *akriv0.Configuration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.takenBy(of)
+}
+
+func (v *Inventory) takenBy(of types.NamespacedName) *akriv0.Configuration {
+	owner := akriv0.Oldest(v.oldest).ResourceOwner(of.Name)
+	if owner == nil || owner.Namespace == of.Namespace && owner.Name == of.Name {
+		return nil
+	}
+	return owner
 }
 
 // Summary sums up a Configuration.
 func (v *Inventory) Summary(of types.NamespacedName) Summary {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var s Summary
-	s.Owner = akriv0.Oldest(v.oldest).ResourceOwner(of.Name)
-	if s.Owner == nil || s.IsTaken(of) {
+	s := Summary{TakenBy: v.takenBy(of)}
+	named := v.names[of.Name]
+	if s.TakenBy != nil || named == nil || named.owner == nil {
 		return s
 	}
-	named := v.names[of.Name]
 	firstLeftOut := ""
 	names := map[string]bool{} // of properties: whether they are withheld
 	for instance := range named.instances {
@@ -75,7 +84,7 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 			firstLeftOut, s.FirstLeftOut = instance, r.leftOut[0]
 		}
 		for index, c := range r.claims {
-			if doesNotCount(c, index, r, named) == nil {
+			if doesNotCount(c, index, r, named.owner) == nil {
 				s.Held++
 			}
 		}

@@ -20,9 +20,7 @@ func TestSummary(t *testing.T) {
 	c := configuration("default", "cam", nil)
 	summary := func(what string, want Summary) {
 		t.Helper()
-		got := v.Summary(cam)
-		got.Owner, want.Owner = nil, nil
-		if d := cmp.Diff(want, got); d != "" {
+		if d := cmp.Diff(want, v.Summary(cam)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", what, d)
 		}
 	}
@@ -53,7 +51,7 @@ func TestSummary(t *testing.T) {
 	c2.CreationTimestamp.Time = sliceAt(9, "", "").CreationTimestamp.Time
 	v.SetConfiguration(c2)
 	v.SetConfiguration(older)
-	if got := v.Summary(cam); got.Owner != older || got.Instances != 0 || got.Problems != nil {
+	if got := v.Summary(cam); got.TakenBy != older || got.Instances != 0 || got.Problems != nil {
 		t.Errorf("another has the name: %+v", got)
 	}
 	if got := v.Count(); !cmp.Equal(got, map[Count]int{{"cam", true}: 1}) {
@@ -96,8 +94,10 @@ func TestSummaryOfAConfigurationNamedAsAnInstance(t *testing.T) {
 				}
 			}
 			a, b := v.Summary(cam), v.Summary(named)
-			if a.IsTaken(cam) || b.Owner == nil || b.Owner.Name != tc.owner || b.IsTaken(named) != (tc.owner == "cam") {
-				t.Errorf("%s, %s first: %s is the name of %+v", name, first, foo0, b.Owner)
+			taken := tc.owner == "cam"
+			if a.TakenBy != nil || (b.TakenBy != nil) != taken || taken && b.TakenBy.Name != "cam" ||
+				v.TakenBy(named) != b.TakenBy || (v.InForce(foo0) == nil) != taken {
+				t.Errorf("%s, %s first: %s is taken by %+v", name, first, foo0, b.TakenBy)
 			}
 			if a.Instances != tc.instances[0] || b.Instances != tc.instances[1] || !strings.HasPrefix(a.FirstLeftOut, tc.leftOut) || (a.LeftOut > 0) != (tc.leftOut != "") {
 				t.Errorf("%s, %s first: %+v and %+v", name, first, a, b)
@@ -105,11 +105,12 @@ func TestSummaryOfAConfigurationNamedAsAnInstance(t *testing.T) {
 			if n := v.CountProblems()[ProblemCount{foo0, ReasonNameTaken}]; n != tc.taken {
 				t.Errorf("%s, %s first: %d problems in the metric", name, first, n)
 			}
-			if unseen := v.Summary(types.NamespacedName{Namespace: "default", Name: "cam-a19705"}); unseen.Owner == nil || unseen.Owner.Name != "cam" {
+			unseen := v.TakenBy(types.NamespacedName{Namespace: "default", Name: "cam-a19705"})
+			if unseen == nil || unseen.Name != "cam" {
 				t.Errorf("%s: a name that nobody has yet: %+v", name, unseen)
 			}
 			v.DeleteConfiguration("default", "cam")
-			if b := v.Summary(named); b.IsTaken(named) || b.Instances != 1 {
+			if b := v.Summary(named); b.TakenBy != nil || b.Instances != 1 {
 				t.Errorf("%s, %s first: once cam is gone: %+v", name, first, b)
 			}
 		}

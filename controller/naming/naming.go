@@ -11,9 +11,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Labels of pods, jobs, services and ResourceClaimTemplates.
@@ -84,6 +86,12 @@ func Service(of string) string {
 		of = "svc-" + of
 	}
 	return Cut(of + "-svc")
+}
+
+// ConfigurationOf is the key of an Instance's Configuration.
+func ConfigurationOf(instance types.NamespacedName) types.NamespacedName {
+	name, _ := slot.SplitInstance(instance.Name)
+	return types.NamespacedName{Namespace: instance.Namespace, Name: name}
 }
 
 // PodLabels are those of an Instance's broker pod on a node.

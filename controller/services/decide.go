@@ -26,7 +26,6 @@ type facts struct {
 type step struct {
 	verb    verb
 	service *corev1.Service
-	before  *corev1.Service // as it is, for update
 }
 
 type verb string
@@ -83,5 +82,5 @@ func decide(f facts) step {
 	if apiequality.Semantic.DeepEqual(existing, merged) {
 		return step{}
 	}
-	return step{verb: update, service: merged, before: existing}
+	return step{verb: update, service: merged}
 }

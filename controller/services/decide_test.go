@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
 )
@@ -24,7 +25,11 @@ func rawOf(text string) *runtime.RawExtension {
 
 func rendered(t *testing.T, spec string) *corev1.Service {
 	t.Helper()
-	s, err := render("f", rawOf(spec), "default", "cam", naming.Configuration, metav1.OwnerReference{Kind: "Configuration", Name: "cam", UID: "u", Controller: new(bool)})
+	s, err := render(&owner{
+		key: types.NamespacedName{Namespace: "default", Name: "cam"}, label: naming.Configuration, field: "f",
+		raw:       rawOf(spec),
+		reference: metav1.OwnerReference{Kind: "Configuration", Name: "cam", UID: "u", Controller: new(bool)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +70,8 @@ func TestRender(t *testing.T) {
 		t.Errorf("labels %s", d)
 	}
 	for _, bad := range []string{`{"port":1}`, `[]`, `{"ports":"x"}`, `{"ports":[],"ports":[]}`} {
-		if _, err := render("spec.x", rawOf(bad), "n", "o", "l", metav1.OwnerReference{}); err == nil || !strings.HasPrefix(err.Error(), "spec.x: ") {
+		_, err := render(&owner{label: "l", field: "spec.x", raw: rawOf(bad)})
+		if err == nil || !strings.HasPrefix(err.Error(), "spec.x: ") {
 			t.Errorf("%s: error %v", bad, err)
 		}
 	}

@@ -2,17 +2,15 @@ package services
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -31,28 +29,18 @@ func newReconciler(c Config, find finder) *Reconciler {
 		looked: map[types.NamespacedName]time.Time{}}
 }
 
-// Index has the cache find Services by their labels.
-func Index(ctx context.Context, in client.FieldIndexer) error {
-	for field, label := range map[string]string{brokers.InstanceIndex: naming.Instance, brokers.ConfigurationIndex: naming.Configuration} {
-		if err := in.IndexField(ctx, &corev1.Service{}, field, brokers.ByLabel(label)); err != nil {
-			return fmt.Errorf("index Services by label %s: %w", label, err)
-		}
-	}
-	return nil
-}
-
 func findInstance(ctx context.Context, c *Config, key types.NamespacedName) (*owner, error) {
-	i := &akriv0.Instance{}
-	if err := c.Client.Get(ctx, key, i); err != nil || i.DeletionTimestamp != nil {
-		return nil, client.IgnoreNotFound(err)
+	i, err := watch.Get(ctx, c.Client, key, &akriv0.Instance{})
+	if err != nil || i == nil || i.DeletionTimestamp != nil {
+		return nil, err
 	}
 	configuration := c.Inventory.Device(key.Name).Configuration
 	if configuration == nil || configuration.Namespace != key.Namespace {
 		return nil, nil
 	}
 	return &owner{
-		name: i.Name, object: i, reference: naming.OwnedBy("Instance", i),
-		label: naming.Instance, index: brokers.InstanceIndex,
+		key: key, object: i, reference: naming.OwnedBy("Instance", i),
+		label: naming.Instance,
 		field: "spec.instanceServiceSpec", raw: wanted(configuration, configuration.Spec.InstanceServiceSpec),
 		expected: func() bool {
 			expected, known := c.Brokers.Expected(key)
@@ -62,15 +50,13 @@ func findInstance(ctx context.Context, c *Config, key types.NamespacedName) (*ow
 }
 
 func findConfiguration(ctx context.Context, c *Config, key types.NamespacedName) (*owner, error) {
-	configuration := &akriv0.Configuration{}
-	if err := c.Client.Get(ctx, key, configuration); apierrors.IsNotFound(err) || configuration.DeletionTimestamp != nil {
-		return nil, nil
-	} else if err != nil {
+	configuration, err := watch.Get(ctx, c.Client, key, &akriv0.Configuration{})
+	if err != nil || configuration == nil || configuration.DeletionTimestamp != nil {
 		return nil, err
 	}
 	return &owner{
-		name: key.Name, object: configuration, reference: naming.OwnedBy("Configuration", configuration),
-		label: naming.Configuration, index: brokers.ConfigurationIndex,
+		key: key, object: configuration, reference: naming.OwnedBy("Configuration", configuration),
+		label: naming.Configuration,
 		field: "spec.configurationServiceSpec", raw: wanted(configuration, configuration.Spec.ConfigurationServiceSpec),
 		expected: func() bool {
 			sum := c.Brokers.Sum(key)
@@ -89,20 +75,21 @@ func wanted(c *akriv0.Configuration, raw *runtime.RawExtension) *runtime.RawExte
 }
 
 // services lists the Services with the owner's label.
-func (o *owner) services(ctx context.Context, c *Config, key types.NamespacedName) ([]*corev1.Service, error) {
+func (o *owner) services(ctx context.Context, c *Config) ([]*corev1.Service, error) {
 	var list corev1.ServiceList
-	if err := c.Made.List(ctx, &list, client.InNamespace(key.Namespace),
-		client.MatchingFields{o.index: key.Name}); err != nil {
+	of := client.MatchingFields{o.label: o.key.Name}
+	if err := c.Made.List(ctx, &list, client.InNamespace(o.key.Namespace), of); err != nil {
 		return nil, err
 	}
 	return pointers(list.Items), nil
 }
 
 // pods lists the pods with the owner's label. There may be thousands: they are only looked at.
-func (o *owner) pods(ctx context.Context, c *Config, key types.NamespacedName) ([]*corev1.Pod, error) {
+func (o *owner) pods(ctx context.Context, c *Config) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	of := client.MatchingFields{o.index: key.Name}
-	if err := c.Made.List(ctx, &list, client.InNamespace(key.Namespace), of, client.UnsafeDisableDeepCopy); err != nil {
+	of := client.MatchingFields{o.label: o.key.Name}
+	err := c.Made.List(ctx, &list, client.InNamespace(o.key.Namespace), of, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return nil, err
 	}
 	return pointers(list.Items), nil

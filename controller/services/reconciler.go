@@ -25,6 +25,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/controller/watch"
 )
 
 const (
@@ -48,8 +49,7 @@ const (
 type Config struct {
 	// Client reads Instances and Configurations from the cache.
 	Client client.Client
-	// Made reads pods and Services from the cache, which has the indexes of Index and
-	// brokers.IndexPods.
+	// Made reads pods and Services from the cache, which has their indexes: watch.Made.
 	Made client.Reader
 	// Live reads Services from the API server.
 	Live      client.Reader
@@ -86,15 +86,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	f := facts{owner: o.reference.UID}
-	trouble := ""
 	if o.raw != nil {
-		f.want, err = render(o.field, o.raw, key.Namespace, key.Name, o.label, o.reference)
-		if err != nil { // what is there is left as it is
-			r.tell(key, o, InvalidSpec, err.Error())
+		if f.want, err = render(o); err != nil { // what is there is left as it is
+			r.tell(o, InvalidSpec, err.Error())
 			return reconcile.Result{}, nil
 		}
 	}
-	if f.services, err = o.services(ctx, &r.Config, key); err != nil {
+	if f.services, err = o.services(ctx, &r.Config); err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at the Service of %s: %w", key, err)
 	}
 	if f.want == nil && len(f.services) == 0 {
@@ -102,20 +100,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	if f.expected = o.expected(); !f.keeps() {
-		if f.pods, err = o.pods(ctx, &r.Config, key); err != nil {
+		if f.pods, err = o.pods(ctx, &r.Config); err != nil {
 			return reconcile.Result{}, fmt.Errorf("look at the brokers of %s: %w", key, err)
 		}
 	}
-	s := decide(f)
-	after := time.Duration(0)
-	if s.verb != "" {
-		if trouble, after, err = r.do(ctx, s, o); err != nil {
-			return reconcile.Result{}, err
-		}
+	inTheWay, after, err := r.do(ctx, decide(f), o)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.looked[key] = r.Clock.Now(); trouble == "" {
+	if r.looked[key] = r.Clock.Now(); !inTheWay {
 		delete(r.reported, key)
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
@@ -128,12 +123,13 @@ func (r *Reconciler) early(key types.NamespacedName) time.Duration {
 	return r.looked[key].Add(lookInterval).Sub(r.Clock.Now())
 }
 
-// do writes. It returns what is in the way, which an Event has told, and when to look
+// do writes. It returns whether something is in the way, of which there is an Event, and when to look
 // again.
-func (r *Reconciler) do(ctx context.Context, s step, o *owner) (trouble string, after time.Duration, _ error) {
-	key := types.NamespacedName{Namespace: s.service.Namespace, Name: o.name}
+func (r *Reconciler) do(ctx context.Context, s step, o *owner) (inTheWay bool, after time.Duration, _ error) {
 	var err error
 	switch s.verb {
+	case "":
+		return false, 0, nil
 	case create:
 		err = r.Client.Create(ctx, s.service)
 	case update:
@@ -146,49 +142,49 @@ func (r *Reconciler) do(ctx context.Context, s step, o *owner) (trouble string, 
 	case err == nil:
 		writes.WithLabelValues(string(s.verb)).Inc()
 		klog.FromContext(ctx).V(2).Info("Wrote a Service", "verb", s.verb, "service", klog.KObj(s.service))
-		return "", 0, nil
+		return false, 0, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return "", 0, nil
+		return false, 0, nil
 	case apierrors.IsAlreadyExists(err):
-		return r.taken(ctx, s.service, o, key)
+		return r.taken(ctx, s.service, o)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // the cache was behind
-		return "", cacheLag, nil
+		return false, cacheLag, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		message := fmt.Sprintf("%s Service %s: %v", s.verb, s.service.Name, err)
-		r.tell(key, o, NotWritten, message)
-		return message, refusedAgain, nil
+		r.tell(o, NotWritten, fmt.Sprintf("%s Service %s: %v", s.verb, s.service.Name, err))
+		return true, refusedAgain, nil
 	}
-	return "", 0, fmt.Errorf("%s Service %s/%s: %w", s.verb, s.service.Namespace, s.service.Name, err)
+	return false, 0, fmt.Errorf("%s Service %s/%s: %w", s.verb, s.service.Namespace, s.service.Name, err)
 }
 
 // taken finds out who has the name. A stranger's Service is left alone.
-func (r *Reconciler) taken(ctx context.Context, want *corev1.Service, o *owner, key types.NamespacedName) (string, time.Duration, error) {
-	there := &corev1.Service{}
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), there)
-	if apierrors.IsNotFound(err) {
-		return "", cacheLag, nil
-	}
+func (r *Reconciler) taken(
+	ctx context.Context, want *corev1.Service, o *owner,
+) (inTheWay bool, after time.Duration, _ error) {
+	there, err := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(want), &corev1.Service{})
 	if err != nil {
-		return "", 0, fmt.Errorf("read Service %s/%s: %w", want.Namespace, want.Name, err)
+		return false, 0, fmt.Errorf("read Service %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	if there == nil {
+		return false, cacheLag, nil
 	}
 	switch has := metav1.GetControllerOf(there); {
 	case has != nil && has.UID == o.reference.UID:
 		// Ours, and the cache is behind, or it has lost its labels.
 		if err := r.Client.Update(ctx, merge(there, want)); err != nil && !apierrors.IsConflict(err) {
-			return "", 0, fmt.Errorf("update Service %s/%s: %w", want.Namespace, want.Name, err)
+			return false, 0, fmt.Errorf("update Service %s/%s: %w", want.Namespace, want.Name, err)
 		}
-		return "", cacheLag, nil
+		return false, cacheLag, nil
 	case has != nil && naming.SameObject(*has, o.reference):
-		return "", cacheLag, nil // of a former object of the name, and going
+		return false, cacheLag, nil // of a former object of the name, and going
 	}
-	message := fmt.Sprintf("there is a Service %s that is not the controller's: it is left alone; rename or delete it", want.Name)
-	r.tell(key, o, NameTaken, message)
-	return message, refusedAgain, nil
+	r.tell(o, NameTaken, fmt.Sprintf("there is a Service %s that is not the controller's: it is left alone; "+
+		"rename or delete it", want.Name))
+	return true, refusedAgain, nil
 }
 
 // tell attaches an Event to the object, if it is news.
-func (r *Reconciler) tell(key types.NamespacedName, o *owner, reason, message string) {
-	if r.isNews(key, reason+message) {
+func (r *Reconciler) tell(o *owner, reason, message string) {
+	if r.isNews(o.key, reason+message) {
 		r.Recorder.Eventf(o.object, nil, corev1.EventTypeWarning, reason, "WriteService", "%s", message)
 	}
 }
@@ -212,11 +208,10 @@ func (r *Reconciler) isNews(key types.NamespacedName, text string) bool {
 
 // owner is what a Service is for.
 type owner struct {
-	name      string
+	key       types.NamespacedName
 	object    runtime.Object
 	reference metav1.OwnerReference
-	label     string // its label on pods and the Service
-	index     string // of the cache, by that label
+	label     string // its label on pods and the Service, by which the cache has an index
 	field     string // of the Configuration, where the spec is
 	raw       *runtime.RawExtension
 	// expected reports whether a broker runs or is to come.

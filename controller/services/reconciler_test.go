@@ -27,6 +27,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -73,9 +74,9 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 		return apierrors.NewTimeoutError("the answer is lost", 0)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(objects...)
-	for field, label := range map[string]string{brokers.InstanceIndex: naming.Instance, brokers.ConfigurationIndex: naming.Configuration} {
+	for _, label := range []string{naming.Instance, naming.Configuration} {
 		for _, o := range []client.Object{&corev1.Service{}, &corev1.Pod{}, &batchv1.Job{}} {
-			builder.WithIndex(o, field, brokers.ByLabel(label))
+			builder.WithIndex(o, label, watch.ByLabel(label))
 		}
 	}
 	uid := 0

@@ -1,55 +1,37 @@
 package services
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
 )
 
-// render makes a Service of a ServiceSpec as it is written in a Configuration. label
-// and of say which pods it selects, besides those that the spec does.
-func render(field string, raw *runtime.RawExtension, namespace, of, label string, owner metav1.OwnerReference) (*corev1.Service, error) {
+// render makes the owner's Service of the ServiceSpec as it is written in a Configuration. It selects pods by the
+// owner's label, besides those that the spec does.
+func render(o *owner) (*corev1.Service, error) {
 	var spec corev1.ServiceSpec
-	unknown, err := kjson.UnmarshalStrict(raw.Raw, &spec)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", field, err)
-	}
-	if len(unknown) > 0 {
-		return nil, fmt.Errorf("%s: %w", field, errors.Join(unknown...))
+	if err := brokerspec.Decode(o.field, o.raw.Raw, &spec); err != nil {
+		return nil, err
 	}
 	if spec.Selector == nil {
 		spec.Selector = map[string]string{}
 	}
 	spec.Selector[naming.Controller] = naming.ControllerName
-	spec.Selector[label] = of
-	name := naming.Service(of)
+	spec.Selector[o.label] = o.key.Name
+	name := naming.Service(o.key.Name)
+	labels := map[string]string{naming.App: name, naming.Controller: naming.ControllerName, o.label: o.key.Name}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name,
-			Labels:          map[string]string{naming.App: name, naming.Controller: naming.ControllerName, label: of},
-			Annotations:     map[string]string{naming.SpecHash: hash(raw.Raw)},
-			OwnerReferences: []metav1.OwnerReference{owner},
+			Namespace: o.key.Namespace, Name: name, Labels: labels,
+			Annotations:     map[string]string{naming.SpecHash: naming.Hash(brokerspec.Canonical(o.raw.Raw))},
+			OwnerReferences: []metav1.OwnerReference{o.reference},
 		},
 		Spec: spec,
 	}, nil
-}
-
-// hash is of what a ServiceSpec means, not of how it is written.
-func hash(raw []byte) string {
-	var v any
-	if json.Unmarshal(raw, &v) == nil {
-		if sorted, err := json.Marshal(v); err == nil {
-			raw = sorted
-		}
-	}
-	return naming.Hash(string(raw))
 }
 
 // merge returns the Service as it should be, given what there is and what was
@@ -64,9 +46,7 @@ func merge(existing, want *corev1.Service) *corev1.Service {
 	if merged.Annotations == nil {
 		merged.Annotations = map[string]string{}
 	}
-	for key, value := range want.Labels {
-		merged.Labels[key] = value
-	}
+	maps.Copy(merged.Labels, want.Labels)
 	merged.Labels[naming.App] = existing.Name
 	if existing.Annotations[naming.SpecHash] == want.Annotations[naming.SpecHash] {
 		merged.Spec.Selector = want.Spec.Selector

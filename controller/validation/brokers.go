@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
@@ -70,7 +70,6 @@ func pod(f *Findings, path *field.Path, p *corev1.PodSpec, job bool, capacity in
 		f.Errors = append(f.Errors, field.Required(path.Child("containers"), "a broker has at least one container"))
 	}
 	names := sets.New[string]()
-	var asks bool
 	for _, of := range []struct {
 		child      string
 		containers []corev1.Container
@@ -81,13 +80,13 @@ func pod(f *Findings, path *field.Path, p *corev1.PodSpec, job bool, capacity in
 			f.Errors = append(f.Errors, container(path, c, names)...)
 			f.Errors = append(f.Errors, templates(path, c, job)...)
 			f.Errors = append(f.Errors, resources(path.Child("resources"), &c.Resources)...)
-			asks = asks || asksForDevice(&c.Resources)
 		}
 	}
-	if !asks {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: no container requests %s: brokers run without the device", path, placeholder))
+	if !brokerspec.AsksForDevice(p) {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: no container requests %s: brokers run without the device",
+			path, brokerspec.Placeholder))
 	}
-	if slots := podSlots(p); slots > int64(capacity) {
+	if slots := brokerspec.PodSlots(p); slots > int64(capacity) {
 		f.Errors = append(f.Errors, field.Invalid(path, field.OmitValueType{},
 			fmt.Sprintf("the broker requests %d slots of its Instance, which has %d: request fewer, or raise spec.capacity", slots, capacity)))
 	}
@@ -121,15 +120,17 @@ func resources(path *field.Path, r *corev1.ResourceRequirements) (errs field.Err
 		for name, quantity := range of.list {
 			path := path.Child(of.child).Key(quoted(string(name)))
 			switch {
-			case name == placeholder:
+			case name == brokerspec.Placeholder:
 				if quantity.Sign() < 0 || quantity.Cmp(*resource.NewQuantity(quantity.Value(), resource.DecimalSI)) != 0 {
 					errs = append(errs, field.Invalid(path, quantity.String(), "want a whole number of slots"))
 				}
 			case strings.Contains(strings.ToUpper(string(name)), "PLACEHOLDER"),
 				strings.Contains(string(name), "{") && spelling.Nearest(strings.Trim(string(name), "{} "), []string{"PLACEHOLDER"}) != "":
-				errs = append(errs, field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("not the name of a resource; did you mean %q?", placeholder)))
+				errs = append(errs, field.Invalid(path, field.OmitValueType{},
+					fmt.Sprintf("not the name of a resource; did you mean %q?", brokerspec.Placeholder)))
 			case strings.Contains(string(name), "{{"):
-				errs = append(errs, field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("not the name of a resource: the only template here is %q", placeholder)))
+				errs = append(errs, field.Invalid(path, field.OmitValueType{},
+					fmt.Sprintf("not the name of a resource: the only template here is %q", brokerspec.Placeholder)))
 			default:
 				for _, problem := range validation.IsQualifiedName(string(name)) {
 					errs = append(errs, field.Invalid(path, field.OmitValueType{}, "not the name of a resource: "+problem))
@@ -137,49 +138,13 @@ func resources(path *field.Path, r *corev1.ResourceRequirements) (errs field.Err
 			}
 		}
 	}
-	limit, limited := r.Limits[placeholder]
-	if request, ok := r.Requests[placeholder]; ok && limited && request.Cmp(limit) != 0 {
-		errs = append(errs, field.Invalid(path.Child("requests").Key(string(placeholder)), request.String(), "must be equal to the limit, "+limit.String()))
+	limit, limited := r.Limits[brokerspec.Placeholder]
+	if request, ok := r.Requests[brokerspec.Placeholder]; ok && limited && request.Cmp(limit) != 0 {
+		path := path.Child("requests").Key(string(brokerspec.Placeholder))
+		errs = append(errs, field.Invalid(path, request.String(), "must be equal to the limit, "+limit.String()))
 	}
 	sortByField(errs) // maps have no order
 	return errs
-}
-
-func asksForDevice(r *corev1.ResourceRequirements) bool {
-	for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
-		for name := range list {
-			if name == placeholder || strings.HasPrefix(string(name), akriv0.GroupName+"/") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// podSlots is how many slots of its Instance a pod takes: what its containers take at
-// once, or its largest init container.
-func podSlots(p *corev1.PodSpec) int64 {
-	var sum, largest int64
-	for i := range p.Containers {
-		sum += slots(&p.Containers[i])
-	}
-	for i := range p.InitContainers {
-		c := &p.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sum += slots(c)
-		} else {
-			largest = max(largest, slots(c))
-		}
-	}
-	return max(sum, largest)
-}
-
-func slots(c *corev1.Container) int64 {
-	q, ok := c.Resources.Limits[placeholder]
-	if !ok {
-		q = c.Resources.Requests[placeholder]
-	}
-	return max(0, min(q.Value(), 1<<32)) // sums of which do not overflow
 }
 
 // node checks what a Pod says of its node: one that is named would get the brokers of
@@ -188,13 +153,8 @@ func node(path *field.Path, p *corev1.PodSpec) field.ErrorList {
 	if p.NodeName != "" {
 		return field.ErrorList{field.Forbidden(path.Child("nodeName"), "the controller chooses the node; use nodeSelector or affinity")}
 	}
-	if p.Affinity == nil || p.Affinity.NodeAffinity == nil || p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
+	if err := brokerspec.CheckNodeAffinity(path, p); err != nil {
+		return fieldErrors(path.Child("affinity"), err)
 	}
-	path = path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-	_, err := nodeaffinity.NewNodeSelector(p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, field.WithPath(path))
-	if err == nil {
-		return nil
-	}
-	return fieldErrors(path, err)
+	return nil
 }

@@ -51,15 +51,13 @@ func service(f *Findings, path *field.Path, raw []byte) {
 
 // fieldErrors returns the errors in err, which are of fields below path.
 func fieldErrors(path *field.Path, err error) (errs field.ErrorList) {
-	var all utilerrors.Aggregate
-	if errors.As(err, &all) {
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		for _, err := range all.Errors() {
 			errs = append(errs, fieldErrors(path, err)...)
 		}
 		return errs
 	}
-	var of *field.Error
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*field.Error](err); ok {
 		return field.ErrorList{of}
 	}
 	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}

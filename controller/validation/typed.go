@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
@@ -172,12 +173,7 @@ func shown(value any) any {
 }
 
 // quoted is the beginning of a text.
-func quoted(text string) string {
-	if runes := []rune(text); len(runes) > 64 {
-		return string(runes[:64]) + "…"
-	}
-	return text
-}
+func quoted(text string) string { return naming.CutText(text, 65) }
 
 var typeFields sync.Map // of reflect.Type: map[string]reflect.Type
 

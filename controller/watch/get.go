@@ -9,10 +9,7 @@ import (
 )
 
 // Get reads an object, and returns nil when there is none.
-func Get[T interface {
-	comparable
-	client.Object
-}](ctx context.Context, from client.Reader, key types.NamespacedName, into T) (T, error) {
+func Get[T client.Object](ctx context.Context, from client.Reader, key types.NamespacedName, into T) (T, error) {
 	var none T
 	if err := from.Get(ctx, key, into); apierrors.IsNotFound(err) {
 		return none, nil

@@ -1,6 +1,9 @@
 package watch
 
 import (
+	"context"
+	"fmt"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,20 +16,25 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// CacheOptions keep of each object what is needed: of pods, of which there are the most, that they exist, and
-// of a device that many nodes see, what it is, once.
+// CacheOptions keep of each object what is needed: of pods, of which there are the most, that they exist and
+// whether they are being deleted, and of a device that many nodes see, what it is, once.
 func CacheOptions() cache.Options {
-	pods := &metav1.PartialObjectMetadata{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			pods:                    {Transform: trimPod},
+			PodMetadata():           {Transform: trimPod},
 			&corev1.Node{}:          {Transform: trimNode},
 			&v1alpha1.DeviceSlice{}: {Transform: newSharing().transform},
 		},
 	}
+}
+
+// PodMetadata is what the cache has of a pod.
+func PodMetadata() *metav1.PartialObjectMetadata {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	return pod
 }
 
 // Made is a cache of the pods, Jobs and Services that the controller made, or Akri's
@@ -46,6 +54,27 @@ func NewMade(mgr manager.Manager) (Made, error) {
 		return Made{}, err
 	}
 	return Made{c}, mgr.Add(Made{c})
+}
+
+// Index has objects of a kind, which is watched from then on, found by their labels of Instance and Configuration:
+// the indexes have the labels' names.
+func (m Made) Index(ctx context.Context, kind client.Object) error {
+	for _, label := range []string{naming.Instance, naming.Configuration} {
+		if err := m.IndexField(ctx, kind, label, ByLabel(label)); err != nil {
+			return fmt.Errorf("index %T by label %s: %w", kind, label, err)
+		}
+	}
+	return nil
+}
+
+// ByLabel indexes an object by a label's value.
+func ByLabel(label string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if value := o.GetLabels()[label]; value != "" {
+			return []string{value}
+		}
+		return nil
+	}
 }
 
 // GetCache has the manager start it with its other caches, before all else.
@@ -124,6 +153,7 @@ func trimPod(obj any) (any, error) {
 	if p, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{TypeMeta: p.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			DeletionTimestamp: p.DeletionTimestamp,
 		}}, nil
 	}
 	return obj, nil

@@ -31,7 +31,6 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -221,9 +220,7 @@ type kind struct {
 }
 
 func (w *Watch) kinds() []kind {
-	pods := &metav1.PartialObjectMetadata{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	inv := w.inventory
+	inv, pods := w.inventory, corev1.SchemeGroupVersion.WithResource("pods")
 	all := []kind{
 		{w.cache, akriv0.SchemeGroupVersion.WithResource("configurations"), &akriv0.Configuration{}, handler(w, inv.SetConfiguration,
 			func(c *akriv0.Configuration) inventory.Change { return inv.DeleteConfiguration(c.Namespace, c.Name) })},
@@ -235,7 +232,7 @@ func (w *Watch) kinds() []kind {
 			func(n *corev1.Node) inventory.Change { return inv.SetNode(n.Name, nodeOf(n)) },
 			func(n *corev1.Node) inventory.Change { return inv.DeleteNode(n.Name) })},
 		{w.cache, akriv0.SchemeGroupVersion.WithResource("instances"), &akriv0.Instance{}, w.instanceHandler()},
-		{w.made, corev1.SchemeGroupVersion.WithResource("pods"), &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
+		{w.made, pods, &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,8 +246,7 @@ func (w *Watch) kinds() []kind {
 		services := corev1.SchemeGroupVersion.WithResource("services")
 		all = append(all, kind{w.made, services, &corev1.Service{}, handler(w, changed, changed)})
 	}
-	resource := corev1.SchemeGroupVersion.WithResource("pods")
-	return append(all, kind{w.cache, resource, pods, handler(w, w.podChanged, w.podChanged)})
+	return append(all, kind{w.cache, pods, PodMetadata(), handler(w, w.podChanged, w.podChanged)})
 }
 
 // instanceHandler has an Instance's brokers looked at only when something of it
@@ -289,7 +285,7 @@ func madeChanged[T client.Object](o T) inventory.Change {
 // BrokersChanged has everything looked at that depends on how an Instance's brokers
 // fare.
 func (w *Watch) BrokersChanged(instance types.NamespacedName) {
-	configuration := []types.NamespacedName{configurationOf(instance)}
+	configuration := []types.NamespacedName{naming.ConfigurationOf(instance)}
 	w.add(InstanceServices, []types.NamespacedName{instance})
 	w.add(Configurations, configuration)
 	w.add(ConfigurationServices, configuration)
@@ -300,23 +296,13 @@ func (w *Watch) Look(s Source) func(types.NamespacedName) {
 	return func(key types.NamespacedName) { w.add(s, []types.NamespacedName{key}) }
 }
 
-func configurationOf(instance types.NamespacedName) types.NamespacedName {
-	name, _ := slot.SplitInstance(instance.Name)
-	return types.NamespacedName{Namespace: instance.Namespace, Name: name}
-}
-
 func (w *Watch) podChanged(p *metav1.PartialObjectMetadata) inventory.Change {
 	return inventory.Change{Claims: w.inventory.ClaimsOfPod(p.UID)}
 }
 
 func nodeOf(n *corev1.Node) inventory.Node {
-	node := inventory.Node{UID: n.UID, Labels: n.Labels, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			node.Ready = c.Status == corev1.ConditionTrue
-		}
-	}
-	return node
+	return inventory.Node{UID: n.UID, Ready: v1alpha1.Ready(n), Labels: n.Labels,
+		Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
 }
 
 // handler makes an informer's handler of one function for an object that is there and
@@ -369,7 +355,7 @@ func (s Source) concerns(change inventory.Change) []types.NamespacedName {
 		concerned[configuration] = true
 	}
 	for _, instance := range change.Instances {
-		concerned[configurationOf(instance)] = true
+		concerned[naming.ConfigurationOf(instance)] = true
 	}
 	return slices.Collect(maps.Keys(concerned))
 }

@@ -384,8 +384,10 @@ func (f failing) GetInformer(ctx context.Context, obj client.Object, opts ...cac
 func TestTrim(t *testing.T) {
 	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7",
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, OwnerReferences: []metav1.OwnerReference{{}}}}
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1e9, 0)}
 	got, err := trimPod(pod)
-	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7"}}
+	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u",
+		ResourceVersion: "7", DeletionTimestamp: pod.DeletionTimestamp}}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("pod (-want +got), %v:\n%s", err, d)
 	}

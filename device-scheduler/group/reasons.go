@@ -9,29 +9,20 @@ import (
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
-var (
-	_ devicescheduler.PredicateFailureReason = (*resource.InvalidRequest)(nil)
-	_ devicescheduler.PredicateFailureReason = (*resource.InsufficientResourceError)(nil)
-)
-
 // invalid returns a reason for each group request that makes no sense.
 func invalid(pod *types.PodInfo) []devicescheduler.PredicateFailureReason {
-	var bad []*resource.InvalidRequest
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for name, c := range containers {
-			for res, n := range c.DevRequests {
-				if n < 0 && resource.IsGroupResourceName(res) {
-					bad = append(bad, &resource.InvalidRequest{Container: name, Resource: res, Count: n})
-				}
+	var bad []devicescheduler.PredicateFailureReason
+	for name, c := range pod.Containers() {
+		for res, n := range c.DevRequests {
+			if n < 0 && resource.IsGroupResourceName(res) {
+				bad = append(bad, &resource.InvalidRequest{Container: name, Resource: res, Count: n})
 			}
 		}
 	}
-	slices.SortFunc(bad, func(a, b *resource.InvalidRequest) int { return strings.Compare(a.GetReason(), b.GetReason()) })
-	var reasons []devicescheduler.PredicateFailureReason
-	for _, r := range bad {
-		reasons = append(reasons, r)
-	}
-	return reasons
+	slices.SortFunc(bad, func(a, b devicescheduler.PredicateFailureReason) int {
+		return strings.Compare(a.GetReason(), b.GetReason())
+	})
+	return bad
 }
 
 // reasons says what the container lacks: for each kind of leaf in the part of
@@ -80,7 +71,7 @@ func kindOf(name types.ResourceName) types.ResourceName {
 	kind := make([]byte, 0, len(name))
 	done := 0
 	for {
-		group, _, rest, ok := cutGroup(name, done)
+		group, rest, ok := cutGroup(name, done)
 		if !ok {
 			return types.ResourceName(append(kind, name[done:]...))
 		}

@@ -26,8 +26,7 @@ type leaf struct {
 
 // location is one member of a group, such as gpu/dev3, or the root.
 type location struct {
-	id    int
-	index string // its own name in the group
+	id int
 	// Its leaves are [lo, hi) of the tree's, those that are in no deeper group
 	// [lo, own), sorted by key.
 	lo, own, hi int
@@ -79,14 +78,14 @@ func (t *tree) build(loc *location, leaves []leaf, skip int) {
 	t.locations++
 	loc.lo = len(t.leaves)
 	for _, l := range leaves {
-		if _, _, _, ok := cutGroup(l.name, skip); !ok {
+		if _, _, ok := cutGroup(l.name, skip); !ok {
 			l.key = string(l.name[skip:])
 			t.leaves = append(t.leaves, l)
 		}
 	}
 	loc.own = len(t.leaves)
 	for i := 0; i < len(leaves); {
-		group, index, end, ok := cutGroup(leaves[i].name, skip)
+		group, end, ok := cutGroup(leaves[i].name, skip)
 		if !ok {
 			i++
 			continue
@@ -101,7 +100,7 @@ func (t *tree) build(loc *location, leaves []leaf, skip int) {
 			loc.groups = append(loc.groups, members{name: group})
 		}
 		g := &loc.groups[len(loc.groups)-1]
-		g.locations = append(g.locations, location{index: index})
+		g.locations = append(g.locations, location{})
 		t.build(&g.locations[len(g.locations)-1], leaves[start:i], end)
 	}
 	loc.hi = len(t.leaves)
@@ -110,15 +109,15 @@ func (t *tree) build(loc *location, leaves []leaf, skip int) {
 // cutGroup splits "<group>/<index>/<rest>" off the name after the bytes to skip,
 // and returns where the rest begins. What has fewer elements is in no group, and
 // neither is what only begins like a group resource: "resource/groups/a/b/c".
-func cutGroup(name types.ResourceName, skip int) (group, index string, rest int, ok bool) {
+func cutGroup(name types.ResourceName, skip int) (group string, rest int, ok bool) {
 	if skip == 0 {
 		if skip = len(types.DeviceGroupPrefix + "/"); len(name) < skip || name[skip-1] != '/' {
-			return "", "", 0, false
+			return "", 0, false
 		}
 	}
 	group, tail, _ := strings.Cut(string(name[skip:]), "/")
-	index, _, ok = strings.Cut(tail, "/")
-	return group, index, skip + len(group) + len(index) + 2, ok
+	index, _, ok := strings.Cut(tail, "/")
+	return group, skip + len(group) + len(index) + 2, ok
 }
 
 // find returns the leaf with the key in loc itself, or -1.

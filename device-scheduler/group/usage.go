@@ -18,34 +18,17 @@ func Take(node *types.NodeInfo, pod *types.PodInfo) error {
 	if node.Used == nil {
 		node.Used = types.ResourceList{}
 	}
-	for leaf, n := range holds {
-		node.Used[leaf] = resource.AddCapped(node.Used[leaf], n)
-	}
+	resource.Take(node.Used, holds)
 	return nil
 }
 
-// Return undoes Take. What is then unused has no entry in Used. If less is used
-// than the pod returns, the two do not belong together: nothing stays used,
-// never less than that, since a negative amount would be given out twice, and it
-// returns an error.
+// Return undoes Take, with an error as resource.Return's.
 func Return(node *types.NodeInfo, pod *types.PodInfo) error {
 	holds, err := resource.Usage(node, pod)
 	if err != nil {
 		return fmt.Errorf("return what pod %s holds on node %s: %w", pod.Name, node.Name, err)
 	}
-	var bad []error
-	for leaf, n := range holds {
-		left := node.Used[leaf] - n
-		if left < 0 {
-			bad = append(bad, fmt.Errorf("%d of %q, of which %d are used", n, leaf, node.Used[leaf]))
-		}
-		if left <= 0 {
-			delete(node.Used, leaf)
-			continue
-		}
-		node.Used[leaf] = left
-	}
-	if err := resource.JoinSorted(bad); err != nil {
+	if err := resource.Return(node.Used, holds); err != nil {
 		return fmt.Errorf("pod %s returns more than is used on node %s: %w", pod.Name, node.Name, err)
 	}
 	return nil

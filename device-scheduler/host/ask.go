@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -71,6 +72,19 @@ type memory struct {
 type question struct {
 	class class
 	pod   string // as plugins before have translated it; "" if they have not
+}
+
+// class is the same for nodes that are equal but for their names.
+type class [sha256.Size]byte
+
+// classOf is made when it is first asked for: only Remotes need it.
+func (n *Node) classOf() class {
+	n.classify.Do(func() {
+		i := n.info
+		text, _ := json.Marshal([]any{i.Capacity, i.Allocatable, i.Used, i.KubeCap, i.KubeAlloc, i.Scorer})
+		n.class = sha256.Sum256(text) // numbers by names have no error
+	})
+	return n.class
 }
 
 // pending is a verdict that is asked for. verdict and fault are set when done is closed.

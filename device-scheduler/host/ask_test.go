@@ -365,9 +365,21 @@ func TestPut(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if !h.Recognizes(h.Node("0"), gadgetPod(1), "main", gadget) ||
-		h.Recognizes(h.Node("0"), gadgetPod(1), "main", "x") {
+	if !h.Recognizes(h.Node("0"), gadgetPod(1), "main", gadget, false) ||
+		h.Recognizes(h.Node("0"), gadgetPod(1), "main", "x", false) {
 		t.Error("names that it answers for")
 	}
 	faults.expect(t)
+}
+
+// That a plugin failed at a node is no fault of the one that comes.
+func TestPutWhileAnotherFails(t *testing.T) {
+	d := newDongles()
+	h, faults := newHost(t, d)
+	withGadgets(t, h, 1, func(int) int64 { return 3 })
+	d.addNode = func(*types.NodeInfo) { panic("no bus") }
+	if err := h.Put(newGadgets("a")); err != nil || fmt.Sprint(h.Plugins()) != "[dongle a]" {
+		t.Errorf("%v, plugins %v", err, h.Plugins())
+	}
+	faults.expect(t, "dongle AddNode panic")
 }

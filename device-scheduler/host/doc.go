@@ -9,8 +9,7 @@
 //   - copies.go: what a plugin gets to see, and what is taken over from it
 //   - node.go: a node, what its pods hold, and what it would be without some
 //   - decide.go: does a pod fit, and what does it get
-//   - ask.go: does it fit one of many nodes, of which a Remote is asked together; class.go: which
-//     of them are equal
+//   - ask.go: does it fit one of many nodes, of which a Remote is asked together, and of equal ones once
 //   - set.go: the plugins, in their order
 //   - recognizes.go: does anybody answer for a request
 //   - host.go: the nodes there are

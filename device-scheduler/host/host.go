@@ -72,7 +72,8 @@ func (h *Host) Plugins() []string {
 
 // Put adds a device scheduler, which is asked after those of New, in the order of names, or asks one
 // that was put before whether it uses the group scheduler now. All nodes are added, and their pods
-// counted, anew; until then the device schedulers that there were before decide about a node.
+// counted, anew; until then the device schedulers that there were before decide about a node. A plugin
+// that fails at that is no error: see Retry.
 func (h *Host) Put(scheduler devicescheduler.DeviceScheduler) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
@@ -87,7 +88,8 @@ func (h *Host) Put(scheduler devicescheduler.DeviceScheduler) error {
 	h.mu.Lock()
 	h.set = next
 	h.mu.Unlock()
-	return h.addAgain(func(*Node) bool { return true })
+	_ = h.addAgain(func(*Node) bool { return true })
+	return nil
 }
 
 // AddNode tells of a node, new or changed. info.Used counts for nothing: what is

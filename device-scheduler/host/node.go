@@ -37,6 +37,9 @@ type held struct {
 	group bool
 }
 
+// Known reports whether the node is there: SetNode gives one that is not when it is gone.
+func (n *Node) Known() bool { return n.given != nil }
+
 // Name returns the node's name.
 func (n *Node) Name() string { return n.name }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // Recognizes reports whether a device scheduler answers for what the pod requests
-// under the name, in the container or, if that is "", as a whole.
+// under the name, in the container or, if that is "", as a whole. spec is whether the
+// container requests it in KubeRequests.
 //
 // A Remote says which names it knows. KubeDevice's plugins do not, so it is found out: a
 // plugin knows the name if on this node its answer would be another without the
@@ -17,7 +18,7 @@ import (
 // know everything.) Group resources are the group scheduler's. The
 // cost is that of three calls of Fits; the answer for a name that is recognized on one
 // node holds for all.
-func (h *Host) Recognizes(n *Node, pod *types.PodInfo, container string, name types.ResourceName) bool {
+func (h *Host) Recognizes(n *Node, pod *types.PodInfo, container string, name types.ResourceName, spec bool) bool {
 	if resource.IsGroupResourceName(name) {
 		return n.set.group != nil
 	}
@@ -32,7 +33,7 @@ func (h *Host) Recognizes(n *Node, pod *types.PodInfo, container string, name ty
 		func(r types.ResourceList) { r[name] = max(r[name], r[name]+1) }, // without overflow
 	} {
 		changed := pod.Clone()
-		change(requestsOf(changed, container))
+		change(requestsOf(changed, container, spec))
 		if !reflect.DeepEqual(as, h.answers(n, changed, name)) {
 			return true
 		}
@@ -40,14 +41,17 @@ func (h *Host) Recognizes(n *Node, pod *types.PodInfo, container string, name ty
 	return false
 }
 
-func requestsOf(pod *types.PodInfo, container string) types.ResourceList {
-	if container == "" {
+func requestsOf(pod *types.PodInfo, container string, spec bool) types.ResourceList {
+	c := pod.GetContainerInPod(container)
+	switch {
+	case container == "":
 		return pod.Requests
+	case c == nil:
+		return nil
+	case spec:
+		return c.KubeRequests
 	}
-	if c := pod.GetContainerInPod(container); c != nil {
-		return c.Requests
-	}
-	return nil
+	return c.Requests
 }
 
 // reply is what can be seen of a plugin's answer.

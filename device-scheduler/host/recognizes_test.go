@@ -10,10 +10,10 @@ import (
 // Whether anybody knows a request shows in the answers, with no word from the
 // plugin.
 func TestRecognizes(t *testing.T) {
-	const hint, unknown types.ResourceName = "example.com/hint", "example.com/unknown"
+	const hint, inSpec, unknown types.ResourceName = "example.com/hint", "example.com/in-spec", "example.com/unknown"
 	count := func(_ *types.NodeInfo, pod *types.PodInfo) (bool, []devicescheduler.PredicateFailureReason, float64) {
 		main := pod.RunningContainers["main"]
-		types.AddGroupResource(main.DevRequests, "port/9/seats", main.Requests[dongle])
+		types.AddGroupResource(main.DevRequests, "port/9/seats", main.Requests[dongle]+main.KubeRequests[inSpec])
 		return pod.Requests[hint] <= 1, nil, 0 // 0 and 1 mean the same for this pod
 	}
 	hinted, ungrouped := newDongles(), newDongles()
@@ -28,6 +28,9 @@ func TestRecognizes(t *testing.T) {
 	const group types.ResourceName = "resource/group/port/0/seats"
 	asked := pod(2)
 	asked.Requests = types.ResourceList{hint: 1, unknown: 1}
+	main := asked.RunningContainers["main"]
+	main.KubeRequests = types.ResourceList{inSpec: 1, unknown: 1}
+	asked.RunningContainers["main"] = main
 	for _, name := range []types.ResourceName{unknown, "", "resource/groups", group, "dongle"} {
 		asked.RunningContainers["main"].Requests[name] = 1
 	}
@@ -35,20 +38,25 @@ func TestRecognizes(t *testing.T) {
 		host      *Host
 		container string
 		name      types.ResourceName
+		spec      bool
 		want      bool
 	}{
-		{h, "main", dongle, true},
-		{h, "main", unknown, false},
-		{h, "main", "", false},
-		{h, "main", "dongle", false},
-		{h, "", hint, true},
-		{h, "", unknown, false},
-		{h, "main", group, true},
-		{without, "main", group, false},
-		{without, "main", dongle, true},
-		{none, "main", dongle, false},
+		{h, "main", dongle, false, true},
+		{h, "main", unknown, false, false},
+		{h, "main", "", false, false},
+		{h, "main", "dongle", false, false},
+		{h, "", hint, false, true},
+		{h, "", unknown, false, false},
+		{h, "main", group, false, true},
+		{without, "main", group, false, false},
+		{without, "main", dongle, false, true},
+		{none, "main", dongle, false, false},
+		{h, "main", inSpec, true, true},
+		{h, "main", inSpec, false, false},
+		{h, "main", unknown, true, false},
 	} {
-		if got := test.host.Recognizes(test.host.Node("node"), asked, test.container, test.name); got != test.want {
+		got := test.host.Recognizes(test.host.Node("node"), asked, test.container, test.name, test.spec)
+		if got != test.want {
 			t.Errorf("container %q, %q: %v", test.container, test.name, got)
 		}
 	}

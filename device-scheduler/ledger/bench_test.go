@@ -145,10 +145,10 @@ func BenchmarkPreempt(b *testing.B) {
 			count   int
 			gps     string
 			victims int
-		}{{1, "", 1}, {8, "", 8}, {1, "gps", 2}, {1, "gps-claimed", 0}} {
+		}{{1, "", 1}, {8, "", 8}, {500, "", 500}, {1, "gps", 2}, {1, "gps-claimed", 0}} {
 			name := fmt.Sprintf("holders=%d/count=%d", holders, ask.count)
 			req := podFor(1, ask.count)
-			req.UID = "vip"
+			req.UID, req.Priority = "vip", 2
 			if ask.gps != "" {
 				name += "/" + ask.gps
 				req.Containers[0].Resources = append(req.Containers[0].Resources, ResourceRequest{Name: full(ask.gps), Count: 1})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -129,5 +130,70 @@ func BenchmarkSlotCounts(b *testing.B) {
 				l.Ignored()
 			}
 		})
+	}
+}
+
+// BenchmarkNomineeOfManySlots has a pod give back all slots of a device but one, which are nominated for a pod
+// that needs the last one, too.
+func BenchmarkNomineeOfManySlots(b *testing.B) {
+	for _, slots := range []int{100, 1_000} {
+		l := ledgerOf(akriv0.ConfigurationSpec{Capacity: int32(slots), UniqueDevices: new(false)})
+		share(l, "cam-1", "a")
+		grants := make([]assignment.Grant, slots)
+		for i := range grants {
+			grants[i] = assignment.Grant{Resource: "cam", Slot: slot.Name{Instance: full("cam-1"), Index: i}}
+		}
+		most, last := Assignment{"main": grants[:slots-1]}, Assignment{"main": grants[slots-1:]}
+		l.Observe(Pod{UID: "last"}, "a", last)
+		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
+			for b.Loop() {
+				l.Observe(Pod{UID: "most"}, "a", most)
+				l.Nominate(Pod{UID: "vip", Priority: 1}, "a", Assignment{"main": grants})
+				for _, name := range l.Remove("most").Freed {
+					if ready := l.ReadyFor(name); len(ready) > 0 {
+						b.Fatalf("%v could be bound", ready)
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPreemptWhileOthersEnd looks for the victims on 100 nodes, one after the other, while each node has
+// pods that are being deleted. Each node reaches its own devices.
+func BenchmarkPreemptWhileOthersEnd(b *testing.B) {
+	for _, ending := range []int{5_000, 50_000} {
+		l, nodes := fleet(5_000, 50_000, false)
+		for i := range ending {
+			node := nodes[i%len(nodes)]
+			uid := fmt.Sprint("p", i)
+			l.Observe(Pod{UID: uid, Namespace: "ns", Name: uid}, node, Assignment{"main": {
+				{Resource: "cam", Slot: slot.Name{Instance: fleetInstance(i, node)}}}})
+			l.SetTerminating(uid)
+		}
+		req := podFor(1, 11)
+		b.Run(fmt.Sprintf("ending=%d", ending), func(b *testing.B) {
+			for b.Loop() {
+				h := l.PotentialVictims(req)
+				for _, node := range nodes[:100] {
+					h.Preempt(Spread, node, nil)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkManyContainers has a pod with as many containers as may request a slot each: which nodes reach what
+// it requests, and which might serve it once others are gone.
+func BenchmarkManyContainers(b *testing.B) {
+	l, nodes := fleet(5_000, 50_000, false)
+	req := podFor(1_000, 1)
+	for b.Loop() {
+		if _, shortfall := l.Reach(req, 2_500); shortfall != nil {
+			b.Fatal(shortfall)
+		}
+		if possible := l.PotentialVictims(req).Nodes(nodes); len(possible) > 0 {
+			b.Fatal(possible)
+		}
 	}
 }

@@ -40,6 +40,8 @@ func (l *Ledger) replaceClaim(d *device, s *slotState, c *claim) Event {
 	old := s.claim
 	s.claim = c
 	l.refresh(d, s, &event)
+	event.freed(d)
+	l.dropDevice(d)
 	if old != nil {
 		old.node.claims--
 		l.dropNode(old.node)
@@ -54,17 +56,6 @@ func (l *Ledger) claim(name string) (slot.Name, *claim) {
 		return n, s.claim
 	}
 	return n, nil
-}
-
-// claims yields all SlotClaims.
-func (l *Ledger) claims(yield func(slot.Name, *claim) bool) {
-	for _, d := range l.devices {
-		for _, s := range d.slots {
-			if s.claim != nil && !yield(slot.Name{Instance: d.name, Index: s.index}, s.claim) {
-				return
-			}
-		}
-	}
 }
 
 // ClaimVersion returns the UID and the resource version of the SlotClaim as last set; ""
@@ -84,7 +75,11 @@ func (l *Ledger) ClaimCounts(name string) bool {
 
 // EachClaim calls visit with the name of each SlotClaim, in no order.
 func (l *Ledger) EachClaim(visit func(name string)) {
-	for name := range l.claims {
-		visit(name.String())
+	for _, d := range l.devices {
+		for _, s := range d.slots {
+			if s.claim != nil {
+				visit(slot.Name{Instance: d.name, Index: s.index}.String())
+			}
+		}
 	}
 }

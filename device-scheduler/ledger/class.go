@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"hash/maphash"
+	"iter"
 	"slices"
 
 	"github.com/google/btree"
@@ -16,6 +17,18 @@ func (conf *configRecord) classOf(n *nodeRecord) *class {
 		return unreached
 	}
 	return conf.reach.of(n.number)
+}
+
+// nodesOf are the nodes of the classes, so many together, sorted.
+func nodesOf(classes iter.Seq[*class], together int) []string {
+	names := make([]string, 0, together)
+	for c := range classes {
+		for _, n := range c.nodes {
+			names = append(names, n.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.groups, g) }
@@ -167,6 +180,7 @@ func (conf *configRecord) regroup(n *nodeRecord, devices []*device, alone *class
 		if from != nil {
 			from.list(d, s, supply{})
 			d.group = to
+			conf.moves++
 		} else {
 			s = d.appear(to)
 			conf.free += s.free

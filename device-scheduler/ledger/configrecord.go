@@ -34,14 +34,6 @@ func (conf *configRecord) unique() akriv0.UniqueScope {
 	return conf.owner.Spec.Unique()
 }
 
-// ownerName is namespace/name of the Configuration in force, "" when there is none.
-func (conf *configRecord) ownerName() string {
-	if conf.owner == nil {
-		return ""
-	}
-	return conf.owner.Namespace + "/" + conf.owner.Name
-}
-
 // discovers reports whether nodes reach the devices that others discover.
 func (conf *configRecord) discovers() bool {
 	return conf.owner != nil && conf.owner.Spec.Discovery != nil

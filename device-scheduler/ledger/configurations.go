@@ -60,7 +60,9 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 	case before == nil && now == nil:
 	case before == nil || now == nil || before.Namespace != now.Namespace || !sameReach(&before.Spec, &now.Spec):
 		u := l.update()
-		u.reread(conf)
+		for d := range conf.devices { // all reports are decided on anew
+			u.withdraw(d)
+		}
 		if d := l.devices[conf.name]; d != nil && d.config != nil { // an Instance of the name
 			u.withdraw(d)
 		}
@@ -70,28 +72,24 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 		}
 	default:
 		u := l.update()
-		if before.Spec.Slots() != now.Spec.Slots() {
+		resized, scoped := before.Spec.Slots() != now.Spec.Slots(), before.Spec.Unique() != now.Spec.Unique()
+		if scoped {
+			event.Freed = conf.names()
+		}
+		if resized || scoped || before.GivesSlots() != now.GivesSlots() {
 			for d := range conf.devices {
 				u.touched[d] = true // claims on what is left of a device may count
-				if d.exists() {
+				if resized && d.exists() {
 					d.resize(now.Spec.Slots())
 				}
-			}
-		}
-		if before.GivesSlots() != now.GivesSlots() {
-			for d := range conf.devices {
-				u.touched[d] = true
-			}
-		}
-		if before.Spec.Unique() != now.Spec.Unique() {
-			event.Freed = conf.names()
-			for d := range conf.devices {
-				u.touched[d] = true
-				d.renew() // it serves more pods than before, or fewer
+				if scoped {
+					d.renew() // it serves more pods than before, or fewer
+				}
 			}
 		}
 		event.add(u.settle())
 	}
+	event.Owners = append(event.Owners, conf.name)
 	if l.handsOver(conf) {
 		event.Handover = append(event.Handover, conf.name)
 	}

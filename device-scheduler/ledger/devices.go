@@ -31,14 +31,7 @@ func (d *device) nodes() []string {
 	if d.group == nil {
 		return nil
 	}
-	var names []string
-	for _, c := range d.group.classes {
-		for _, n := range c.nodes {
-			names = append(names, n.name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return nodesOf(slices.Values(d.group.classes), d.group.nodes())
 }
 
 // reachedBy reports whether the node can reach the device; nil is a node that is not known.
@@ -46,13 +39,12 @@ func (d *device) reachedBy(n *nodeRecord) bool {
 	return d.group != nil && d.config.classOf(n).reaches(d.group)
 }
 
-// resize gives the device another capacity. Its slots are to be settled after that.
+// resize gives a device that exists another capacity. Its slots are to be settled after that.
 func (d *device) resize(capacity int) {
 	before := d.supply()
-	if d.capacity = capacity; d.exists() {
-		d.nfree = d.countFree()
-		d.changed(before)
-	}
+	d.capacity = capacity
+	d.nfree = d.countFree()
+	d.changed(before)
 }
 
 // countFree counts the device's free slots.

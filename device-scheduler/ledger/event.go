@@ -20,17 +20,17 @@ type Event struct {
 	// Displaced are the UIDs of pods that lost their nomination. They have to be scheduled
 	// anew.
 	Displaced []string
+	// Owners are the names that another Configuration may own now, or none, or the same one changed.
+	Owners []string
 	// Handover are the Configurations whose status.allocator may be wrong now: see Ledger.Handover.
 	Handover []string
 }
-
-// Empty reports whether the change helps no pod.
-func (e Event) Empty() bool { return len(e.Freed)+len(e.Preemptible)+len(e.Displaced) == 0 }
 
 func (e *Event) add(other Event) {
 	e.Freed = append(e.Freed, other.Freed...)
 	e.Preemptible = append(e.Preemptible, other.Preemptible...)
 	e.Displaced = append(e.Displaced, other.Displaced...)
+	e.Owners = append(e.Owners, other.Owners...)
 	e.Handover = append(e.Handover, other.Handover...)
 }
 
@@ -66,26 +66,29 @@ func (l *Ledger) MinPreemptorPriority(name slot.Name) (int32, bool) {
 
 // refresh brings up to date what is kept of a slot after a change of who has it, and forgets
 // a slot that nobody has any more. What pods can have of it that they could not have before
-// is recorded in the event.
+// is recorded in the event, see freed. The device may be forgotten after that.
 func (l *Ledger) refresh(d *device, s *slotState, event *Event) {
 	before := d.supply()
 	l.count(d, s, event)
 	d.changed(before)
-	event.freed(d)
 	if !s.inUse() {
 		at, _ := d.find(s.index)
 		if d.slots = slices.Delete(d.slots, at, at+1); len(d.slots) == 0 {
 			d.usage = notInUse
 		}
 	}
-	l.dropDevice(d)
 }
 
-// refreshAll is refresh for several slots.
+// refreshAll is refresh for several slots, those of a device one after the other: the event has it once,
+// for what follows looks at all of the device's slots.
 func (l *Ledger) refreshAll(holds []hold, event *Event) {
-	for _, h := range holds {
+	for i, h := range holds {
 		d := l.devices[h.slot.Instance]
 		l.refresh(d, d.at(h.slot.Index), event)
+		if i+1 == len(holds) || holds[i+1].slot.Instance != d.name {
+			event.freed(d)
+			l.dropDevice(d)
+		}
 	}
 }
 

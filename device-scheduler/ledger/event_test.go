@@ -3,9 +3,11 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"testing"
 
 	"pgregory.net/rapid"
 
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -77,4 +79,21 @@ func (p *prober) helps(req *Request) bool {
 			least, ok := p.MinPreemptorPriority(s)
 			return ok && req.Priority >= least && slices.ContainsFunc(p.Resources(s.Instance), func(name string) bool { return asks[name] })
 		})
+}
+
+// TestEventHasADeviceOnce: whoever follows an event looks at all slots of its devices, and a pod may give back
+// a thousand of one.
+func TestEventHasADeviceOnce(t *testing.T) {
+	const slots = 1_000
+	l := ledgerOf(akriv0.ConfigurationSpec{Capacity: slots, UniqueDevices: new(false)})
+	share(l, "cam-1", "a")
+	req := podFor(1, slots)
+	a, shortfall := l.Draft(Spread, req.Pod).Fit("a", req)
+	if shortfall != nil {
+		t.Fatal(shortfall)
+	}
+	l.Observe(req.Pod, "a", a)
+	if got, want := l.Remove(req.UID).Freed, []string{"cam", full("cam-1")}; !slices.Equal(got, want) {
+		t.Errorf("%d names are freed, want %v", len(got), want)
+	}
 }

@@ -188,6 +188,9 @@ func (w *world) observe(t *rapid.T, s scheduled) {
 	}
 }
 
+// Empty reports whether the change helps no pod.
+func (e Event) Empty() bool { return len(e.Freed)+len(e.Preemptible)+len(e.Displaced) == 0 }
+
 // annotationEdited shows a bound pod with other slots than before.
 func (w *world) annotationEdited(t *rapid.T) {
 	s := w.pods[pickKey(t, w.pods)]

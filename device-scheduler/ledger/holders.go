@@ -23,7 +23,7 @@ func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Event, error) {
 	}
 	holds := a.holds()
 	for _, h := range holds {
-		if d := l.devices[h.slot.Instance]; d == nil || !l.freeFor(pod, d, h.slot.Index) {
+		if d := l.devices[h.slot.Instance]; d == nil || !d.freeFor(pod, h.slot.Index) {
 			return Event{}, fmt.Errorf("slot %s is no longer free", h.slot)
 		}
 	}

@@ -1,6 +1,9 @@
 package ledger
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Nominate keeps the assignment's slots for the pod, free or not. Whatever was
 // kept for it before is let go, and so is all that is kept for a pod that one of
@@ -96,22 +99,23 @@ func (l *Ledger) Ready(uid string) bool {
 	n := l.nominations[uid]
 	return n != nil && !slices.ContainsFunc(n.holds, func(h hold) bool {
 		d := l.devices[h.slot.Instance]
-		return !l.freeFor(n.Pod, d, h.slot.Index) ||
+		return !d.freeFor(n.Pod, h.slot.Index) ||
 			h.cl && d.config.oncePerNode() && d.clOnNode.of(n.node) > 0
 	})
 }
 
 // ReadyFor returns the UIDs of pods that could be bound now, see Ready, and that slots of the
-// Instance are kept for; none for another name.
-func (l *Ledger) ReadyFor(instance string) (uids []string) {
+// Instance are kept for, in order; none for another name.
+func (l *Ledger) ReadyFor(instance string) []string {
 	d := l.devices[instance]
 	if d == nil || d.config == nil {
 		return nil
 	}
+	nominees := map[string]bool{}
 	for _, s := range d.config.waiting[d] {
-		if uid := s.nominee.UID; !slices.Contains(uids, uid) && l.Ready(uid) {
-			uids = append(uids, uid)
-		}
+		nominees[s.nominee.UID] = true
 	}
-	return uids
+	ready := slices.DeleteFunc(slices.Collect(maps.Keys(nominees)), func(uid string) bool { return !l.Ready(uid) })
+	slices.Sort(ready)
+	return ready
 }

@@ -32,33 +32,33 @@ func MoreImportant(a, b Victim) int {
 type PotentialVictims struct {
 	ledger  *Ledger
 	req     *Request
-	configs map[*configRecord]bool // of which something is asked for; true if it is in the groups
+	demands []demand
 	groups  map[*group]leaving
+	held    map[*configRecord]bool // of which the groups' pods hold slots
+	moves   int                    // of the demands' devices until then
 }
 
 // leaving is what pods of lower priority, and pods that are being deleted, hold of a group.
 type leaving struct {
-	pods             []*podRecord // without those that are being deleted
+	pods             []*podRecord
 	slots, instances int
 }
 
 // PotentialVictims finds the pods of lower priority that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that; if no priority is lower, only at pods that are being deleted.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
-	configs, named := l.asked(req)
-	h := &PotentialVictims{ledger: l, req: req, configs: map[*configRecord]bool{}, groups: map[*group]leaving{}}
-	for conf := range configs {
-		h.configs[conf] = false
+	demands := l.demands(req)
+	if slices.ContainsFunc(demands, func(dm demand) bool { return dm.config.heldBelow(req.Priority) }) {
+		return l.leaving(req, demands, l.pods)
 	}
-	for d := range named {
-		h.configs[d.config] = false
-	}
-	pods := l.terminating
-	for conf := range h.configs {
-		if conf.heldBelow(req.Priority) {
-			pods = l.pods
-		}
-	}
+	return l.leaving(req, demands, l.terminating)
+}
+
+// leaving finds those of the pods that are to go, or may be made to, and hold what is asked for.
+func (l *Ledger) leaving(req *Request, demands []demand, pods map[string]*podRecord) *PotentialVictims {
+	h := &PotentialVictims{ledger: l, req: req, demands: demands, groups: map[*group]leaving{},
+		held: map[*configRecord]bool{}}
+	h.moves = h.countMoves()
 	counted := map[*device]bool{}
 	for _, p := range pods {
 		if p.Priority >= req.Priority && !p.terminating {
@@ -66,12 +66,12 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 		}
 		for _, held := range p.holds {
 			d := l.devices[held.slot.Instance]
-			if d.group == nil || !configs[d.config] && !named[d] {
+			if d.group == nil || !slices.ContainsFunc(demands, func(dm demand) bool { return dm.asksFor(d) }) {
 				continue
 			}
-			h.configs[d.config] = true
+			h.held[d.config] = true
 			of := h.groups[d.group]
-			if !p.terminating && (len(of.pods) == 0 || of.pods[len(of.pods)-1] != p) {
+			if len(of.pods) == 0 || of.pods[len(of.pods)-1] != p {
 				of.pods = append(of.pods, p)
 			}
 			if of.slots++; !counted[d] {
@@ -88,85 +88,89 @@ func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
 // gone, as Distinct does. It is quick where no slot of a Configuration that is asked for is free, kept
 // for a nominated pod, or held by one of the pods.
 func (h *PotentialVictims) Nodes(nodes []string) []string {
-	for conf, held := range h.configs {
-		if conf.free == 0 && len(conf.waiting) == 0 && !held {
+	for i := range h.demands {
+		if conf := h.demands[i].config; conf.free == 0 && len(conf.waiting) == 0 && !h.held[conf] {
 			return nil
 		}
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return !h.suffice(node) })
-	return h.ledger.Distinct(nodes, h.req)
+	return h.ledger.distinct(nodes, h.demands)
 }
 
 // suffice reports whether the node might serve the request once all pods of lower priority are
 // gone. It counts, and looks at no pod: where it is false Preempt finds nothing, and where it is
-// true Preempt may find nothing either.
+// true Preempt may find nothing either. Of the nodes that reach an Instance which is asked for by
+// its name, few are Distinct, and it does not look at these.
 func (h *PotentialVictims) suffice(node string) bool {
-	together := map[*configRecord]int{} // slots of containers that run together in the end
-	for _, c := range h.req.Containers {
-		for _, r := range c.Resources {
-			conf, named := h.ledger.resource(r.Name)
-			if conf == nil {
-				return false
-			}
-			if named != nil {
-				continue // of the nodes that reach one Instance few are Distinct
-			}
-			at := conf.classOf(h.ledger.nodes[node])
-			slots, instances := at.waiting+at.free, at.waiting+at.offers
-			for _, g := range at.groups {
-				slots += h.groups[g].slots
-				instances += h.groups[g].instances
-			}
-			if c.Role != Init {
-				together[conf] += r.Count
-			}
-			if slots < max(r.Count, together[conf]) || conf.unique() != "" && instances < r.Count {
-				return false
-			}
+	n := h.ledger.nodes[node]
+	for i := range h.demands {
+		dm := &h.demands[i]
+		at := dm.config.classOf(n)
+		slots, instances := at.waiting+at.free, at.waiting+at.offers
+		for _, g := range at.groups {
+			slots += h.groups[g].slots
+			instances += h.groups[g].instances
+		}
+		if slots < max(dm.most, dm.together) || dm.config.unique() != "" && instances < dm.most {
+			return false
 		}
 	}
 	return true
 }
 
+// Outdated reports whether nodes may reach more of the pods' devices than the answers tell, since other nodes
+// have begun or ceased to reach these.
+func (h *PotentialVictims) Outdated() bool { return h.countMoves() != h.moves }
+
+func (h *PotentialVictims) countMoves() (n int) {
+	for i := range h.demands {
+		n += h.demands[i].config.moves
+	}
+	return n
+}
+
 // On returns those that hold devices which the node reaches, on whichever node they are
 // themselves, ordered by UID. Pods that are being deleted are not among them.
 func (h *PotentialVictims) On(node string) []Victim {
-	seen := map[*podRecord]bool{}
 	var found []Victim
-	for conf := range h.configs {
-		for _, g := range conf.classOf(h.ledger.nodes[node]).groups {
-			for _, p := range h.groups[g].pods {
-				if !seen[p] {
-					seen[p] = true
-					found = append(found, Victim{Pod: p.Pod, Node: p.node})
-				}
-			}
-		}
+	lower, _ := h.on(node)
+	for p := range lower {
+		found = append(found, Victim{Pod: p.Pod, Node: p.node})
 	}
 	slices.SortFunc(found, func(a, b Victim) int { return cmp.Compare(a.UID, b.UID) })
 	return found
 }
 
-// asked returns the Configurations that the request asks for any Instance of, and the
-// Instances that it asks for by name.
-func (l *Ledger) asked(req *Request) (map[*configRecord]bool, map[*device]bool) {
-	configs, named := map[*configRecord]bool{}, map[*device]bool{}
-	for i := range req.Containers {
-		for _, r := range req.Containers[i].Resources {
-			if conf, d := l.resource(r.Name); d != nil {
-				named[d] = true
-			} else if conf != nil {
-				configs[conf] = true
+// EndingOn is how many pods that are being deleted hold devices which the node reaches.
+func (h *PotentialVictims) EndingOn(node string) int {
+	_, ending := h.on(node)
+	return len(ending)
+}
+
+// on returns the pods that hold devices which the node reaches, and of them those that are being deleted by now.
+func (h *PotentialVictims) on(node string) (lower, ending map[*podRecord]bool) {
+	lower, ending = map[*podRecord]bool{}, map[*podRecord]bool{}
+	for i := range h.demands {
+		for _, g := range h.demands[i].config.classOf(h.ledger.nodes[node]).groups {
+			for _, p := range h.groups[g].pods {
+				if p.terminating {
+					ending[p] = true
+				} else {
+					lower[p] = true
+				}
 			}
 		}
 	}
-	return configs, named
+	return lower, ending
 }
 
 // Distinct returns the nodes, sorted, without those that are to the request like
 // one before them: they reach the same devices, and Preempt finds the same there.
 func (l *Ledger) Distinct(nodes []string, req *Request) []string {
-	demands := l.demands(req)
+	return l.distinct(nodes, l.demands(req))
+}
+
+func (l *Ledger) distinct(nodes []string, demands []demand) []string {
 	var distinct []string
 	var like []byte
 	seen := map[string]bool{}
@@ -189,6 +193,11 @@ type Preemption struct {
 	Free bool
 }
 
+// Preempt is PotentialVictims.Preempt where one node is asked.
+func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
+	return l.leaving(req, l.demands(req), l.terminating).Preempt(strategy, node, candidates)
+}
+
 // Preempt finds which of the candidates have to go for the request to fit the
 // node. None of them could stay: pods whose eviction violates a budget are spared
 // first, then those of higher priority, then older ones, though more of the others
@@ -196,27 +205,23 @@ type Preemption struct {
 // candidates help.
 //
 // The more pods go, the more fits. So the most important victim is the first of the
-// shortest tail of the candidates that is enough, and the next ones are found alike
-// among those behind it.
-func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
+// shortest tail of the candidates that is enough. Of those behind it, as many can stay
+// as leave enough without them; then comes the next victim.
+func (h *PotentialVictims) Preempt(strategy Strategy, node string, candidates []Victim) *Preemption {
+	l, req := h.ledger, h.req
 	l.searches.Add(1)
 	if a, shortfall := l.Draft(strategy, req.Pod).Fit(node, req); shortfall == nil {
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
-	var ending []string
-	configs, named := l.asked(req)
-	for uid, p := range l.terminating {
-		if slices.ContainsFunc(p.holds, func(h hold) bool {
-			d := l.devices[h.slot.Instance]
-			return (configs[d.config] || named[d]) && d.reachedBy(l.nodes[node])
-		}) {
-			ending = append(ending, uid)
-		}
-	}
+	_, ending := h.on(node)
+	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
+		return l.pods[v.UID] == nil || l.pods[v.UID].terminating
+	})
+	slices.SortFunc(rest, MoreImportant)
 	fit := func(gone ...[]Victim) Assignment {
 		draft := l.Draft(strategy, req.Pod)
-		for _, uid := range ending {
-			draft.Release(uid)
+		for p := range ending {
+			draft.Release(p.UID)
 		}
 		for _, v := range slices.Concat(gone...) {
 			draft.Release(v.UID)
@@ -226,15 +231,17 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 		}
 		return nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool { return l.pods[v.UID] == nil || l.pods[v.UID].terminating })
-	slices.SortFunc(rest, MoreImportant)
 	p := &Preemption{Node: node}
 	for p.Assignment = fit(); p.Assignment == nil; p.Assignment = fit(p.Victims) {
-		tail := shortest(len(rest), func(n int) bool { return fit(p.Victims, rest[len(rest)-n:]) != nil })
-		if tail == 0 {
+		var at int
+		if len(p.Victims) == 0 { // most pods need few, and to release many takes long
+			at = len(rest) - 1 - last(len(rest), func(n int) bool { return fit(rest[len(rest)-n:]) == nil })
+		} else { // most of the rest are victims
+			at = last(len(rest)-1, func(n int) bool { return fit(p.Victims, rest[n:]) != nil })
+		}
+		if at < 0 || at >= len(rest) {
 			return nil
 		}
-		at := len(rest) - tail
 		p.Victims, rest = append(p.Victims, rest[at]), rest[at+1:]
 	}
 	return p
@@ -243,17 +250,15 @@ func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidate
 // PreemptionSearches is how often Preempt was called: each call is of one pod and one node.
 func (l *Ledger) PreemptionSearches() int64 { return l.searches.Load() }
 
-// shortest returns the least length from 1 to most that is enough, 0 if none is. It
-// looks at short ones first: to release many pods takes long, and few are needed.
-func shortest(most int, enough func(int) bool) int {
-	short, length := 0, 1
-	for ; length < most && !enough(length); length *= 2 {
-		short = length
+// last returns the last number from 0 to most of which holds is true: of 0 it is, and of none after the
+// first of which it is not. It looks at small ones first.
+func last(most int, holds func(int) bool) int {
+	low, high := 0, 1
+	for ; high <= most && holds(high); high *= 2 {
+		low = high
 	}
-	if length = min(length, most); length == 0 || length == most && !enough(most) {
-		return 0
-	}
-	return short + 1 + sort.Search(length-short-1, func(i int) bool { return enough(short + 1 + i) })
+	high = min(high, most+1)
+	return low + sort.Search(high-low-1, func(i int) bool { return !holds(low + 1 + i) })
 }
 
 // Better orders preemptions, the best first: the fewest violated budgets, then

@@ -254,7 +254,7 @@ func (w *world) checkExpected(t *rapid.T) {
 		}
 		for _, h := range n.holds {
 			d := w.devices[h.slot.Instance]
-			free, before := !draft.change(d).taken.has(h.slot.Index), w.freeFor(n.Pod, d, h.slot.Index)
+			free, before := !draft.change(d).taken.has(h.slot.Index), d.freeFor(n.Pod, h.slot.Index)
 			if free != before {
 				t.Fatalf("%s is kept for %s: it is free for it %v, and %v with others expected", h.slot, uid, before, free)
 			}

@@ -1,16 +1,23 @@
 package ledger
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Reach returns the nodes, sorted, that reach devices for every request of the
 // pod, whether or not they have slots free; nil when each request could be
 // served on more than limit nodes. The Shortfall says that there are none.
 func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	var nodes []string
-	narrowed := false
+	narrowed, seen := false, map[string]bool{}
 	for i := range req.Containers {
 		c := &req.Containers[i]
 		for _, r := range c.Resources {
+			if seen[r.Name] {
+				continue // by another container
+			}
+			seen[r.Name] = true
 			conf, d := l.resource(r.Name)
 			if conf == nil {
 				return nil, l.unknown(c.Name, r)
@@ -27,29 +34,18 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 			case d != nil:
 				nodes, narrowed = d.nodes(), true
 			default:
-				nodes, narrowed = conf.nodes(), true
+				nodes, narrowed = nodesOf(maps.Values(conf.classes), size), true
 			}
 			if narrowed && len(nodes) == 0 {
-				if size > 0 {
-					return nil, &Shortfall{Reason: NoCommonNode, Container: c.Name, Resource: r.Name, Needed: r.Count}
+				s := &Shortfall{Reason: NoCommonNode, Container: c.Name, Resource: r.Name, Needed: r.Count}
+				if size == 0 {
+					s.Reason, s.Configuration = NoNode, conf.owner.Namespace+"/"+conf.owner.Name
 				}
-				return nil, &Shortfall{Reason: NoNode, Container: c.Name, Resource: r.Name, Needed: r.Count, Configuration: conf.ownerName()}
+				return nil, s
 			}
 		}
 	}
-	slices.Sort(nodes)
 	return nodes, nil
-}
-
-// nodes are those that reach some device, in no order.
-func (conf *configRecord) nodes() []string {
-	names := make([]string, 0, conf.reach.nodes)
-	for _, c := range conf.classes {
-		for _, n := range c.nodes {
-			names = append(names, n.name)
-		}
-	}
-	return names
 }
 
 // Free returns how many slots of a resource are free in the cluster.

@@ -170,13 +170,6 @@ func (u *update) withdraw(d *device) {
 	d.accepted, d.reporters, d.capacity = nil, 0, 0
 }
 
-// reread decides anew on all reports of the Configuration's devices.
-func (u *update) reread(conf *configRecord) {
-	for d := range conf.devices {
-		u.withdraw(d)
-	}
-}
-
 // choose returns the report of the device that is to count, nil when none may.
 func (l *Ledger) choose(d *device) *report {
 	var chosen *report

@@ -132,8 +132,7 @@ func (s *Shortfall) String() string {
 				name, s.Container, s.Needed, s.Instances)
 		}
 		return fmt.Sprintf("node(s) reach too few slots for %s: container %q needs %d, %d reached", name, s.Container, s.Needed, s.Slots)
-	}
-	if s.Reason == SearchLimit {
+	case SearchLimit:
 		return fmt.Sprintf("node(s) where the search for slots of %s was given up: %d of %d slots free on %d "+
 			"Instances, and too many ways to give them to the pod's "+
 			"containers; let fewer containers of the pod request it, or set uniqueDevices: false", name, s.Free,

@@ -57,12 +57,6 @@ func (s *slotState) claimed() *claim {
 	return s.claim
 }
 
-// available reports whether the device gives slot i, and nobody has it.
-func (d *device) available(i int) bool {
-	s := d.at(i)
-	return d.exists() && !d.withheld && i < d.capacity && (s == nil || len(s.holders) == 0 && s.claimed() == nil)
-}
-
 // owns reports whether a claim on a slot that the pod holds is the pod's own, or none.
 func (p *podRecord) owns(c *claim) bool {
 	return c == nil || c.holder == p.UID && c.node.name == p.node
@@ -92,10 +86,11 @@ func (d *device) keptFor(pod Pod) int {
 	return n
 }
 
-// freeFor reports whether the pod may take the slot.
-func (l *Ledger) freeFor(pod Pod, d *device, index int) bool {
-	s := d.at(index)
-	return d.available(index) && (s == nil || !s.nominee.keepsFrom(pod))
+// freeFor reports whether the device gives slot i, nobody has it, and it is not kept from the pod.
+func (d *device) freeFor(pod Pod, i int) bool {
+	s := d.at(i)
+	return d.exists() && !d.withheld && i < d.capacity &&
+		(s == nil || len(s.holders) == 0 && s.claimed() == nil && !s.nominee.keepsFrom(pod))
 }
 
 // access is which pods can have a slot, be it by preemption: those of at least the priority.

@@ -65,6 +65,7 @@ type configRecord struct {
 	reach   classTable                // the classes, by the nodes' numbers
 	classNo uint64                    // of the last new class
 	spare   *btree.FreeListG[*device] // of all groups' orders
+	moves   int                       // how often devices were moved to another group
 	free    int                       // free slots of all groups
 	counts  [uses]int                 // of the other slots
 	// priorities count the slots that pods hold by the pods' priority.

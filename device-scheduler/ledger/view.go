@@ -86,9 +86,9 @@ func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
 	n := l.nodes[node]
 	for i := range demands {
 		dm := &demands[i]
-		if !slices.ContainsFunc(dm.wants, func(w want) bool { return w.device == nil }) {
-			for _, w := range dm.wants {
-				like = strconv.AppendBool(like, w.device.reachedBy(n))
+		if dm.most == 0 {
+			for _, d := range dm.named {
+				like = strconv.AppendBool(like, d.reachedBy(n))
 			}
 			continue
 		}
@@ -140,14 +140,18 @@ type lack struct{ demand, want, instances, slots, free, withheld int }
 
 // demand is what a pod asks for of one Configuration: so many free slots, or Instances with a free one.
 type demand struct {
-	config  *configRecord
-	pod     Pod
-	wants   []want
-	device  *device         // the only want names it; nil for any Instances
-	classes map[*class]bool // of the nodes that reach the device
-	need    int             // 0 if counts decide nothing
-	ofSlots bool            // slots are needed, and not Instances
-	tells   bool            // it is enough that so many are free
+	config *configRecord
+	pod    Pod
+	wants  []want
+	named  []*device // that wants name, each once
+	// Of any Instances the wants are for so many slots: the most that a container has, and what those have
+	// that run together in the end. 0 if all name one.
+	most, together int
+
+	device  *device // the only want names it; nil for any Instances
+	need    int     // 0 if counts decide nothing
+	ofSlots bool    // slots are needed, and not Instances
+	tells   bool    // it is enough that so many are free
 }
 
 type want struct {
@@ -169,13 +173,31 @@ func (l *Ledger) demands(req *Request) []demand {
 			if at < 0 {
 				at, all = len(all), append(all, demand{config: conf, pod: req.Pod})
 			}
-			all[at].wants = append(all[at].wants, want{&req.Containers[i], r, d})
+			all[at].add(want{&req.Containers[i], r, d})
 		}
 	}
 	for i := range all {
 		all[i].decide()
 	}
 	return all
+}
+
+func (dm *demand) add(w want) {
+	dm.wants = append(dm.wants, w)
+	switch {
+	case w.device == nil:
+		dm.most = max(dm.most, w.Count)
+		if w.container.Role != Init {
+			dm.together += w.Count
+		}
+	case !slices.Contains(dm.named, w.device):
+		dm.named = append(dm.named, w.device)
+	}
+}
+
+// asksFor reports whether the device may serve one of the wants.
+func (dm *demand) asksFor(d *device) bool {
+	return d.config == dm.config && (dm.most > 0 || slices.Contains(dm.named, d))
 }
 
 // decide finds what the demand needs. Where it decides something, Fit does the same by choosing slots.
@@ -188,10 +210,7 @@ func (dm *demand) decide() {
 	unique, first := dm.config.unique(), dm.wants[0]
 	switch one := len(dm.wants) == 1; {
 	case one && first.device != nil:
-		dm.device, dm.need, dm.tells, dm.classes = first.device, sum, true, map[*class]bool{}
-		for _, c := range dm.device.group.classes {
-			dm.classes[c] = true
-		}
+		dm.device, dm.need, dm.tells = first.device, sum, true
 	case !one && !simple: // containers may use one slot in turn, or leave no choice to others
 	case unique == "", unique == akriv0.UniquePerContainer && single:
 		dm.ofSlots, dm.need, dm.tells = true, sum, true
@@ -210,7 +229,7 @@ func (dm *demand) on(at *class) supply {
 	switch d := dm.device; {
 	case d == nil:
 		return at.supply
-	case dm.classes[at]:
+	case at.reaches(d.group):
 		return d.supply()
 	}
 	return supply{}

@@ -108,7 +108,7 @@ func (w *world) fullScan(pod Pod) *Draft {
 		all.changed[d] = ch
 		for _, n := range w.nominations {
 			for _, h := range n.holds {
-				if h.slot.Instance == d.name && !d.isFree(h.slot.Index) && w.freeFor(pod, d, h.slot.Index) {
+				if h.slot.Instance == d.name && !d.isFree(h.slot.Index) && d.freeFor(pod, h.slot.Index) {
 					ch.taken.clear(h.slot.Index)
 					ch.nfree++
 				}
@@ -192,6 +192,24 @@ func TestViewOfANomineeElsewhere(t *testing.T) {
 	}
 	if shortfall, sure := view.At(1); !sure || shortfall == nil || shortfall.Reason != NotReachable {
 		t.Errorf("on another node: %+v, %v", shortfall, sure)
+	}
+}
+
+// TestViewOfOneByNameAfterAChange: a view looks at nodes while others change what they reach. A node that gets
+// another device reaches the one that is asked for all the same, and no event would have the pod tried again.
+func TestViewOfOneByNameAfterAChange(t *testing.T) {
+	l := ledgerOf(akriv0.ConfigurationSpec{})
+	share(l, "cam-1", "a", "b", "c")
+	req := podFor(1, 1)
+	req.Containers[0].Resources[0].Name = full("cam-1")
+	view := l.View(req, NewNodeList([]string{"a", "b", "c"}))
+	share(l, "cam-2", "a")
+	share(l, "cam-3", "b", "c")
+	looked(view)
+	for place, node := range []string{"a", "b", "c"} {
+		if shortfall, sure := view.At(place); shortfall != nil || !sure {
+			t.Errorf("node %s: %+v, %v, want a free slot", node, shortfall, sure)
+		}
 	}
 }
 

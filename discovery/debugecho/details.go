@@ -1,6 +1,7 @@
 package debugecho
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -12,22 +13,17 @@ import (
 // others show every kind of injection. kubecri's --handler-allowed-paths says which
 // paths may be named.
 type details struct {
-	Descriptions []string     `json:"descriptions"`
-	Shared       *bool        `json:"shared"`
-	Mounts       []mount      `json:"mounts"`
-	DeviceSpecs  []deviceSpec `json:"deviceSpecs"`
+	Descriptions []string               `json:"descriptions"`
+	Shared       *bool                  `json:"shared"`
+	Mounts       []discovery.Mount      `json:"mounts"`
+	DeviceSpecs  []discovery.DeviceSpec `json:"deviceSpecs"`
 }
 
-type mount struct {
-	ContainerPath string `json:"containerPath"`
-	HostPath      string `json:"hostPath"`
-	ReadOnly      bool   `json:"readOnly"`
-}
-
-type deviceSpec struct {
-	ContainerPath string `json:"containerPath"`
-	HostPath      string `json:"hostPath"`
-	Permissions   string `json:"permissions"`
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parse(request, true)
+	return err
 }
 
 // parse returns what is seen of a Request while online. shared is what the details do
@@ -40,31 +36,26 @@ func parse(request discovery.Request, shared bool) (discovery.Result, error) {
 	if d.Descriptions == nil {
 		return discovery.Result{}, discovery.Invalidf("discoveryDetails of %s: descriptions, the list of devices to find, is missing", Name)
 	}
-	template := discovery.Device{}
 	for i, m := range d.Mounts {
 		if err := requirePaths(m.ContainerPath, m.HostPath); err != nil {
 			return discovery.Result{}, discovery.Invalidf("discoveryDetails of %s: mounts[%d]: %w", Name, i, err)
 		}
-		template.Mounts = append(template.Mounts, discovery.Mount(m))
 	}
-	for i, s := range d.DeviceSpecs {
+	for i := range d.DeviceSpecs {
+		s := &d.DeviceSpecs[i]
 		if err := requirePaths(s.ContainerPath, s.HostPath); err != nil {
 			return discovery.Result{}, discovery.Invalidf("discoveryDetails of %s: deviceSpecs[%d]: %w", Name, i, err)
 		}
-		if s.Permissions == "" {
-			s.Permissions = "rwm"
-		}
-		template.DeviceSpecs = append(template.DeviceSpecs, discovery.DeviceSpec(s))
+		s.Permissions = cmp.Or(s.Permissions, "rwm")
 	}
 	if d.Shared != nil {
 		shared = *d.Shared
 	}
 	result := discovery.Result{Shared: shared}
 	for _, description := range d.Descriptions {
-		device := template
-		device.ID = description
-		device.Properties = map[string]string{DescriptionProperty: description}
-		result.Devices = append(result.Devices, device)
+		result.Devices = append(result.Devices, discovery.Device{ID: description,
+			Properties: map[string]string{DescriptionProperty: description},
+			Mounts:     d.Mounts, DeviceSpecs: d.DeviceSpecs})
 	}
 	return result, nil
 }

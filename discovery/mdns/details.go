@@ -27,6 +27,13 @@ type details struct {
 	services []service
 }
 
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parse(request)
+	return err
+}
+
 // parse returns the details of a request, or an error that wraps discovery.ErrInvalid.
 func parse(request discovery.Request) (*details, error) {
 	d := &details{}
@@ -99,7 +106,9 @@ func parseService(text string) (service, error) {
 	case !strings.HasPrefix(base[0], "_") || len(base[0]) < 2:
 		return bad("does not begin with _")
 	}
-	if strings.ContainsFunc(base[0][1:], func(r rune) bool { return r != '-' && r != '_' && (r > 'z' || envName(string(r)) == "_") }) {
+	if strings.ContainsFunc(base[0][1:], func(r rune) bool {
+		return r != '-' && r != '_' && discovery.EnvName(string(r)) == "_"
+	}) {
 		return bad("has other characters than letters, digits and -")
 	}
 	query, err := newName(append(labels, "local")...)

@@ -43,7 +43,7 @@ func (f *found) device(keys []string) discovery.Device {
 		return keys != nil && !slices.Contains(keys, a.key)
 	})
 	for i, item := range attributes {
-		key := TXTPrefix + envName(item.key)
+		key := TXTPrefix + discovery.EnvName(item.key)
 		if i == maxTXTKeys {
 			break
 		}
@@ -77,19 +77,6 @@ func (f *found) attributes() (attributes []attribute) {
 // printable is whether the key has only the characters of RFC 6763 6.4.
 func printable(key string) bool {
 	return !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
-// envName returns a key as a part of an environment variable's name.
-func envName(key string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			return r
-		}
-		return '_'
-	}, key)
 }
 
 // validValue is whether an environment variable can hold a value: TXT records may have

@@ -63,7 +63,6 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	defer b.unsubscribe(s)
 
 	var devices map[string]discovery.Device // as reported
-	warned := map[string]bool{}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -78,10 +77,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			return state.err
 		}
 		for _, warning := range state.warnings {
-			if !warned[warning] {
-				warned[warning] = true
-				request.Warnf("%s: %s", Name, warning)
-			}
+			request.Warnf("%s: %s", Name, warning)
 		}
 		if devices == nil && state.wait > 0 {
 			timer.Reset(min(state.wait, settleDelay))

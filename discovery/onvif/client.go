@@ -135,11 +135,7 @@ func read[T answerOf](operation string, response *http.Response, text []byte) (c
 
 // asked wraps an error of a request with what was asked of whom.
 func asked(t target, operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // it repeats the URL
 	}
 	return fmt.Errorf("%s of %s: %w", operation, t.xaddr, err)

@@ -30,6 +30,13 @@ type details struct {
 	Identity string `json:"identity"`
 }
 
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parseDetails(request)
+	return err
+}
+
 func parseDetails(request discovery.Request) (details, error) {
 	var d details
 	if err := request.Decode(Name, &d); err != nil {

@@ -86,7 +86,6 @@ func (s *scan) run(ctx context.Context, links []*link, addresses <-chan struct{}
 	round := time.NewTicker(s.interval)
 	defer round.Stop()
 	for {
-		var delayed <-chan time.Time
 		select {
 		case <-ctx.Done():
 			return
@@ -98,12 +97,11 @@ func (s *scan) run(ctx context.Context, links []*link, addresses <-chan struct{}
 			s.probe(ctx, s.allLinks())
 			continue
 		case <-addresses:
-			delayed = time.After(addressDelay)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-delayed:
+		case <-time.After(addressDelay):
 		}
 		opened, err := s.updateLinks(ctx)
 		if err != nil {

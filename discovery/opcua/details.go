@@ -45,6 +45,13 @@ type plan struct {
 	names     *discovery.FilterList
 }
 
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parse(request)
+	return err
+}
+
 // parse reads the details.
 func parse(request discovery.Request) (plan, error) {
 	var d details
@@ -101,8 +108,7 @@ func parseTarget(text string) (target, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err // without the text, which may be long
 		}
 		return target{}, fmt.Errorf("%.100q is not a URL: %w", text, err)

@@ -48,9 +48,6 @@ const (
 	// asksAtOnce bounds a Configuration's connections and what their answers take of
 	// memory.
 	asksAtOnce = 100
-
-	// maxWarnings is how many different warnings a Configuration gets.
-	maxWarnings = 1000
 )
 
 // Handler is the handler. Its zero value is ready for use.
@@ -89,7 +86,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	r := &run{
 		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout),
 		lookup: h.lookup, answers: h.answers,
-		asking: make(chan struct{}, asksAtOnce), views: make(chan view), sources: map[string]*running{}, warned: map[string]bool{},
+		asking: make(chan struct{}, asksAtOnce), views: make(chan view), sources: map[string]*running{},
 	}
 	if r.lookup == nil {
 		r.lookup = net.DefaultResolver.LookupHost
@@ -135,7 +132,6 @@ type run struct {
 	asking   chan struct{}
 	views    chan view
 	sources  map[string]*running // by URL
-	warned   map[string]bool
 	ended    sync.WaitGroup
 }
 
@@ -166,10 +162,7 @@ func (r *run) take(ctx context.Context, v view) {
 	}
 	s.view = v
 	for _, warning := range v.warnings {
-		if !r.warned[warning] && len(r.warned) < maxWarnings {
-			r.warned[warning] = true
-			r.request.Warnf("%s: %s", Name, warning)
-		}
+		r.request.Warnf("%s: %s", Name, warning)
 	}
 	if r.onNetwork && !s.learned {
 		r.follow(ctx)

@@ -135,8 +135,7 @@ func (s *source) ask(ctx context.Context) (list []application, records []record,
 // cause is a network error without the addresses and ports of the connection: the same
 // text for the same cause.
 func cause(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		return op.Err
 	}
 	return err

@@ -31,7 +31,7 @@ const (
 
 // Discover implements discovery.Handler: it asks the endpoint, on a connection of its
 // own, so that one Configuration's trouble is not another's. A stream that stays open
-// without a message counts as a report of no devices after Config.SilentAfter.
+// without a message counts as a report of no devices after silentAfter.
 func (e *endpoint) Discover(ctx context.Context, request discovery.Request, report func(discovery.Result)) error {
 	err := e.discover(ctx, request, report)
 	if ctx.Err() != nil {
@@ -59,7 +59,7 @@ func (e *endpoint) discover(ctx context.Context, request discovery.Request, repo
 	}
 	defer e.connected()()
 	p.ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "endpoint", e.address.text))
-	return explain(p.follow(request.Warn, report, shared, reshared, time.After(e.server.config.SilentAfter)))
+	return explain(p.follow(request.Warn, report, shared, reshared, time.After(e.server.silentAfter)))
 }
 
 // ask connects to the endpoint, and has the worker ask it: what the handler sends is first read

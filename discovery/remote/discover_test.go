@@ -193,7 +193,8 @@ func TestTheNewestListReplacesOlderOnes(t *testing.T) {
 }
 
 func TestSilenceIsAReportOfNoDevices(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.SilentAfter = 50 * time.Millisecond })
+	s := newServer(t, nil)
+	s.silentAfter = 50 * time.Millisecond
 	speak := make(chan struct{})
 	serveHandler(t, s, "x", func(request *pb.DiscoverRequest, stream stream) error {
 		<-speak
@@ -210,7 +211,8 @@ func TestSilenceIsAReportOfNoDevices(t *testing.T) {
 }
 
 func TestSilenceAfterAReportMeansNoChange(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.SilentAfter = time.Second })
+	s := newServer(t, nil)
+	s.silentAfter = time.Second
 	serveHandler(t, s, "x", sends(devices("a")))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
 	if got := ids(await(t, run.reports, "the report")); got != "a" {
@@ -219,7 +221,7 @@ func TestSilenceAfterAReportMeansNoChange(t *testing.T) {
 	select {
 	case got := <-run.reports:
 		t.Errorf("reported %+v for a handler that had nothing new to say", got)
-	case <-time.After(s.config.SilentAfter + 500*time.Millisecond):
+	case <-time.After(s.silentAfter + 500*time.Millisecond):
 	}
 }
 

@@ -34,7 +34,7 @@ func await[T any](t *testing.T, c <-chan T, what string) T {
 // newServer returns a server with a directory of its own, which does not listen.
 func newServer(t *testing.T, change func(*Config)) *Server {
 	t.Helper()
-	config := Config{Registry: discovery.NewRegistry(), Directory: t.TempDir(), SilentAfter: time.Hour}
+	config := Config{Registry: discovery.NewRegistry(), Directory: t.TempDir()}
 	if change != nil {
 		change(&config)
 	}
@@ -42,6 +42,7 @@ func newServer(t *testing.T, change func(*Config)) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.silentAfter = time.Hour
 	return s
 }
 

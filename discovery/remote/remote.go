@@ -23,16 +23,17 @@ import (
 )
 
 const (
-	// DefaultSilentAfter is two rounds of Akri's handlers, of which udev, onvif and
-	// opcua say nothing while they see nothing.
-	DefaultSilentAfter = 30 * time.Second
+	// silentAfter is how long a stream may be open without a message until it counts as a
+	// report of no devices: two rounds of Akri's handlers, of which udev, onvif and opcua
+	// say nothing while they see nothing.
+	silentAfter = 30 * time.Second
 
 	// DefaultForgetAfter is long enough for a node to pull a handler's new image.
 	DefaultForgetAfter = 10 * time.Minute
 
-	// DefaultMaxEndpoints is more than a node has handlers, and bounds what a broken
-	// one can register.
-	DefaultMaxEndpoints = 256
+	// maxEndpoints is how many endpoints are known at a time: more than a node has
+	// handlers.
+	maxEndpoints = 256
 
 	// renewInterval is how often at most a registration ends a backoff.
 	renewInterval = time.Second
@@ -47,16 +48,9 @@ type Config struct {
 	// is made when it is not there.
 	Directory string
 
-	// SilentAfter is how long a stream may be open without a message until it counts
-	// as a report of no devices.
-	SilentAfter time.Duration
-
 	// ForgetAfter is how long an endpoint may be unreachable until its source is
 	// removed. It should be longer than devices outlive their handler.
 	ForgetAfter time.Duration
-
-	// MaxEndpoints is how many endpoints are known at a time.
-	MaxEndpoints int
 
 	// Worker is the process that speaks to handlers; by default it is this one.
 	Worker Worker
@@ -75,8 +69,9 @@ type Server struct {
 	mu        sync.Mutex
 	endpoints map[string]*endpoint // by source ID
 
-	lookInterval, connectTimeout time.Duration // never change
-	bounds                       *bounds
+	lookInterval, connectTimeout, silentAfter time.Duration // never change
+	maxEndpoints                              int           // never changes
+	bounds                                    *bounds
 }
 
 // NewServer returns a server, to be started with Run.
@@ -85,15 +80,13 @@ func NewServer(config Config) (*Server, error) {
 		return nil, errors.New("remote discovery handlers: Registry is missing")
 	}
 	config.Directory = cmp.Or(config.Directory, pb.DefaultDirectory)
-	config.SilentAfter = cmp.Or(config.SilentAfter, DefaultSilentAfter)
 	config.ForgetAfter = cmp.Or(config.ForgetAfter, DefaultForgetAfter)
-	config.MaxEndpoints = cmp.Or(config.MaxEndpoints, DefaultMaxEndpoints)
 	if config.Worker == nil {
 		config.Worker = thisProcess{NewRunner(nil)}
 	}
 	return &Server{config: config, news: rate.Sometimes{First: 100, Interval: time.Second},
-		endpoints: map[string]*endpoint{}, bounds: newBounds(),
-		lookInterval: lookInterval, connectTimeout: connectTimeout}, nil
+		endpoints: map[string]*endpoint{}, maxEndpoints: maxEndpoints, bounds: newBounds(),
+		lookInterval: lookInterval, connectTimeout: connectTimeout, silentAfter: silentAfter}, nil
 }
 
 // register makes the endpoint of a registration known, or renews it. An error is about
@@ -111,7 +104,7 @@ func (s *Server) register(logger klog.Logger, request *pb.RegisterDiscoveryHandl
 		known.renew(request.GetShared())
 		return nil
 	}
-	if len(s.endpoints) >= s.config.MaxEndpoints && !s.evict(logger) {
+	if len(s.endpoints) >= s.maxEndpoints && !s.evict(logger) {
 		// Not an error: handlers end with one, and there may be room later.
 		s.news.Do(func() {
 			logger.Error(fmt.Errorf("%d discovery handlers are in use", len(s.endpoints)), "Cannot take one more",

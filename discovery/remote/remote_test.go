@@ -189,7 +189,8 @@ func TestAFloodOfRegistrationsOfOneEndpoint(t *testing.T) {
 // A flood of endpoints pushes out itself, not the handlers that were there before it.
 func TestAFloodOfEndpoints(t *testing.T) {
 	const most = 8
-	s := newServer(t, func(c *Config) { c.MaxEndpoints = most })
+	s := newServer(t, nil)
+	s.maxEndpoints = most
 	serveHandler(t, s, "used", sends(devices("a")))
 	used, idle := register(t, s, "used", true), register(t, s, "idle", true)
 	await(t, start(t, used, discovery.Request{}).reports, "the report of the handler in use")
@@ -214,7 +215,8 @@ func TestAFloodOfEndpoints(t *testing.T) {
 }
 
 func TestWithAllEndpointsInUseANewOneIsLeftOut(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.MaxEndpoints = 1 })
+	s := newServer(t, nil)
+	s.maxEndpoints = 1
 	serveHandler(t, s, "used", sends(devices("a")))
 	used := start(t, register(t, s, "used", true), discovery.Request{})
 	await(t, used.reports, "the report of the handler in use")

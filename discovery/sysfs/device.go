@@ -22,16 +22,14 @@ const maxFileBytes = 64 << 10
 // Device is one device of the kernel as it was when it was read. Attributes are read
 // when they are first asked for and are then kept. It is safe for concurrent use.
 type Device struct {
-	tree       Tree
 	path       string
 	subsystem  string
 	driver     string
 	properties map[string]string
 	tags       []string
-	initialed  bool
 
-	// family is where the device finds its parent.
-	family *Snapshot
+	// snapshot is where the device finds its parent.
+	snapshot *Snapshot
 
 	mu         sync.Mutex
 	attributes map[string]attribute
@@ -42,9 +40,9 @@ type attribute struct {
 	there bool
 }
 
-// load reads the device at a path below Sys. t has its defaults.
-func (t Tree) load(devicePath string, family *Snapshot) (*Device, error) {
-	d := &Device{tree: t, path: devicePath, family: family}
+// load reads the device at a path below Sys.
+func (s *Snapshot) load(devicePath string) (*Device, error) {
+	d := &Device{path: devicePath, snapshot: s}
 	uevent, err := readFile(d.file("uevent"))
 	if err != nil {
 		return nil, fmt.Errorf("read device %s: %w", devicePath, err)
@@ -89,7 +87,7 @@ func (d *Device) HostNode() string {
 	if d.Node() == "" {
 		return ""
 	}
-	return d.tree.HostNode(d.Node())
+	return d.snapshot.tree.HostNode(d.Node())
 }
 
 // nodeName is the node's path below /dev, or "". A path that leads out of /dev is none.
@@ -120,9 +118,6 @@ func (d *Device) Properties() map[string]string { return d.properties }
 // Tags are the tags that udevd's rules gave the device, sorted. The caller must not
 // change them.
 func (d *Device) Tags() []string { return d.tags }
-
-// Initialized reports whether udevd's database has an entry for the device.
-func (d *Device) Initialized() bool { return d.initialed }
 
 // Attr is the value of an attribute, without the newlines at its end. name may have
 // slashes, such as "power/control". It is not there if the device has no such file, and
@@ -170,7 +165,7 @@ func (d *Device) readAttr(name string) (string, bool) {
 }
 
 // Parent is the nearest device above this one in the tree, or nil.
-func (d *Device) Parent() *Device { return d.family.parent(d) }
+func (d *Device) Parent() *Device { return d.snapshot.parent(d) }
 
 // IsBelow reports whether the device at path is an ancestor's: usb1/1-1 is not one of
 // usb1/1-10.
@@ -178,7 +173,7 @@ func (d *Device) IsBelow(ancestor string) bool {
 	return isBelow(d.path, ancestor)
 }
 
-func (d *Device) file(name string) string { return d.tree.Sys + d.path + "/" + name }
+func (d *Device) file(name string) string { return d.snapshot.tree.Sys + d.path + "/" + name }
 
 // link is the last element of where a link of the device leads, or "".
 func (d *Device) link(name string) string {
@@ -196,11 +191,10 @@ func (d *Device) readUdevData() {
 	if id == "" {
 		return
 	}
-	data, err := readFile(filepath.Join(d.tree.UdevData, id))
+	data, err := readFile(filepath.Join(d.snapshot.tree.UdevData, id))
 	if err != nil {
 		return
 	}
-	d.initialed = true
 	var links []string
 	for line := range strings.Lines(data) {
 		kind, value, ok := strings.Cut(strings.TrimRight(line, "\n"), ":")

@@ -32,10 +32,10 @@ func (t Tree) Snapshot() (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{tree: t, listed: make(map[string]*Device, len(paths))}
+	s := &Snapshot{tree: t, listed: make(map[string]*Device, len(paths)), others: map[string]*Device{}}
 	for _, p := range paths {
 		// A device that cannot be read has vanished, or it is none.
-		if device, err := t.load(p, s); err == nil {
+		if device, err := s.load(p); err == nil {
 			s.listed[p] = device
 		}
 	}
@@ -55,7 +55,7 @@ func (s *Snapshot) Reload(devicePath string) (touched []*Device, gone []string) 
 	var device *Device
 	var err error = fs.ErrNotExist
 	if strings.HasPrefix(devicePath, "/devices/") {
-		device, err = s.tree.load(devicePath, s)
+		device, err = s.load(devicePath)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,13 +113,10 @@ func (s *Snapshot) parent(d *Device) *Device {
 		s.mu.Unlock()
 		if !known {
 			var err error
-			if parent, err = d.tree.load(p, s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if parent, err = s.load(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				continue // Perhaps readable the next time.
 			}
 			s.mu.Lock()
-			if s.others == nil {
-				s.others = map[string]*Device{}
-			}
 			s.others[p] = parent
 			s.mu.Unlock()
 		}

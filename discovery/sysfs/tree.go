@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -65,15 +64,6 @@ func (t Tree) Devices() ([]*Device, error) {
 		return nil, err
 	}
 	return snapshot.Devices(), nil
-}
-
-// Device returns the device at a path like "/devices/pci0000:00/0000:00:14.0", which is
-// what uevents call DEVPATH. The error wraps fs.ErrNotExist when there is none.
-func (t Tree) Device(devicePath string) (*Device, error) {
-	if !strings.HasPrefix(devicePath, "/devices/") || path.Clean(devicePath) != devicePath {
-		return nil, fmt.Errorf("device path %.256q: want a clean path below /devices: %w", devicePath, fs.ErrNotExist)
-	}
-	return t.withDefaults().load(devicePath, &Snapshot{})
 }
 
 // paths returns the sorted paths, without Sys, of all entries of buses and classes.

@@ -45,6 +45,13 @@ type search struct {
 	vfio bool
 }
 
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parseRequest(request)
+	return err
+}
+
 // parseRequest reads details and properties. Errors wrap discovery.ErrInvalid.
 func parseRequest(request discovery.Request) (*search, error) {
 	var d details

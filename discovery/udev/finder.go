@@ -111,7 +111,7 @@ func (f *finder) members() []*sysfs.Device {
 		}
 	}
 	return slices.SortedFunc(maps.Values(members), func(a, b *sysfs.Device) int {
-		return comparePaths(a.Path(), b.Path())
+		return sysfs.ComparePaths(a.Path(), b.Path())
 	})
 }
 

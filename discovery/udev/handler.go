@@ -8,33 +8,18 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
-	"sync"
-	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
 )
 
 // Name is what Configurations select the handler by.
 const Name = "udev"
 
-// Handler is the handler. Its zero value is ready for use; its fields must not change
-// after the first Discover. All Discovers of one Handler share a socket and a set of
-// devices.
+// Handler is the handler.
 type Handler struct {
-	// Tree is where devices are read: this machine, if zero.
-	Tree sysfs.Tree
-
-	// ScanInterval is how often all devices are read again in case that something
-	// changed without a uevent, as attributes do; uevent.DefaultScanInterval when 0.
-	ScanInterval time.Duration
-
-	// Monitor, if set, is used to follow devices, so that several handlers share one; its
-	// Tree must be the same.
+	// Monitor follows the node's devices. Several handlers may share one.
 	Monitor *uevent.Monitor
-
-	once sync.Once
 }
 
 var _ discovery.Sharer = (*Handler)(nil)
@@ -52,15 +37,10 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if err != nil {
 		return err
 	}
-	h.once.Do(func() {
-		if h.Monitor == nil {
-			h.Monitor = &uevent.Monitor{Tree: h.Tree, ScanInterval: h.ScanInterval}
-		}
-	})
 	// Reading an attribute can take seconds while a driver is busy with its device. So
 	// that Discover returns with ctx nevertheless, another goroutine does it.
 	results, ended := make(chan discovery.Result), make(chan error, 1)
-	go func() { ended <- h.follow(ctx, newFinder(h.Tree, search, request.Warnf), results) }()
+	go func() { ended <- h.follow(ctx, newFinder(h.Monitor.Tree, search, request.Warnf), results) }()
 	for {
 		select {
 		case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+	"github.com/kubeslot/kubeslot/discovery/uevent"
 )
 
 // patience is how long a test waits for what must come.
@@ -70,7 +71,7 @@ func nodes(devices []discovery.Device) string {
 
 func TestDiscoverFollowsTheMachine(t *testing.T) {
 	m := sysfstest.New(t, sysfstest.Recording(t, "serial"))
-	h := &Handler{Tree: m.Tree, ScanInterval: 20 * time.Millisecond}
+	h := &Handler{&uevent.Monitor{Tree: m.Tree, ScanInterval: 20 * time.Millisecond}}
 	cameras := discover(t, h, `udevRules: ['KERNEL=="video[0-3]", ATTR{index}=="0"']`)
 	serial := discover(t, h, `udevRules: ['SUBSYSTEM=="tty"']`)
 	if first := awaitNodes(t, cameras); first.Devices == nil || first.Shared {
@@ -102,7 +103,9 @@ func TestDiscoverFailsAtOnce(t *testing.T) {
 		"no sysfs":    {details: `udevRules: []`, tree: sysfs.Tree{Sys: "/nosuch"}, want: "is sysfs mounted at /nosuch?"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err := (&Handler{Tree: tc.tree}).Discover(ctx, discovery.Request{Details: tc.details}, func(r discovery.Result) { t.Errorf("%s: reported %+v", name, r) })
+		h := &Handler{&uevent.Monitor{Tree: tc.tree}}
+		err := h.Discover(ctx, discovery.Request{Details: tc.details},
+			func(r discovery.Result) { t.Errorf("%s: reported %+v", name, r) })
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, discovery.ErrInvalid) != tc.invalid {
 			t.Errorf("%s: Discover() = %v, want one with %q", name, err, tc.want)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+	"github.com/kubeslot/kubeslot/discovery/uevent"
 )
 
 // loopControl makes and removes loop devices, which the whole machine sees.
@@ -80,7 +81,7 @@ func TestLoopDevices(t *testing.T) {
 	control := openLoopControl(t)
 	n := control.add(t)
 	control.remove(t, n)
-	h := &Handler{ScanInterval: time.Hour} // so that uevents alone tell
+	h := &Handler{&uevent.Monitor{ScanInterval: time.Hour}} // so that uevents alone tell
 	rule := fmt.Sprintf(`KERNEL=="loop%d", SUBSYSTEM=="block"`, n)
 	reports := discover(t, h, fmt.Sprintf(`udevRules: ['%s']`, rule))
 	attached := discover(t, h, fmt.Sprintf(`udevRules: ['%s, ATTR{loop/backing_file}=="*/disk"']`, rule))
@@ -153,8 +154,9 @@ func TestMacvtap(t *testing.T) {
 	if !sysfstest.InNamespace(t) {
 		return
 	}
-	reports := discover(t, &Handler{Tree: sysfstest.Own(t), ScanInterval: time.Hour}, macvtapRule)
-	elsewhere := discover(t, &Handler{Tree: sysfs.Tree{Sys: "/sys"}, ScanInterval: 50 * time.Millisecond}, macvtapRule)
+	reports := discover(t, &Handler{&uevent.Monitor{Tree: sysfstest.Own(t), ScanInterval: time.Hour}}, macvtapRule)
+	elsewhere := discover(t,
+		&Handler{&uevent.Monitor{Tree: sysfs.Tree{Sys: "/sys"}, ScanInterval: 50 * time.Millisecond}}, macvtapRule)
 	awaitNodes(t, reports)
 	awaitNodes(t, elsewhere)
 	parent := addVeth(t)
@@ -199,7 +201,7 @@ func TestPluggedInToReport(t *testing.T) {
 	if !sysfstest.InNamespace(t) {
 		return
 	}
-	reports := discover(t, &Handler{Tree: sysfstest.Own(t), ScanInterval: time.Hour}, macvtapRule)
+	reports := discover(t, &Handler{&uevent.Monitor{Tree: sysfstest.Own(t), ScanInterval: time.Hour}}, macvtapRule)
 	awaitNodes(t, reports)
 	parent := addVeth(t)
 	var in, out []time.Duration
@@ -225,7 +227,8 @@ func TestPluggedInToReport(t *testing.T) {
 // BenchmarkIdle is what a handler costs that has nothing to do, in parts of a core; with
 // what the machine's other processes do to its devices.
 func BenchmarkIdle(b *testing.B) {
-	reports := discover(b, &Handler{}, `udevRules: ['KERNEL=="video[0-9]*", ATTRS{idVendor}=="046d"', 'SUBSYSTEM=="tty"']`)
+	reports := discover(b, &Handler{&uevent.Monitor{}},
+		`udevRules: ['KERNEL=="video[0-9]*", ATTRS{idVendor}=="046d"', 'SUBSYSTEM=="tty"']`)
 	select {
 	case <-reports:
 	case <-time.After(patience):

@@ -247,8 +247,10 @@ func TestUdevdsEvents(t *testing.T) {
 		})
 	}()
 	<-listening
-	reports := discover(t, &Handler{Tree: tree, ScanInterval: time.Hour}, `udevRules: ['ENV{ID_KUBESLOT}=="hello", TAG=="kubeslot"']`)
-	unlabelled := discover(t, &Handler{Tree: tree, ScanInterval: time.Hour}, `udevRules: ['SUBSYSTEM=="macvtap", TAG!="kubeslot"']`)
+	reports := discover(t, &Handler{&uevent.Monitor{Tree: tree, ScanInterval: time.Hour}},
+		`udevRules: ['ENV{ID_KUBESLOT}=="hello", TAG=="kubeslot"']`)
+	unlabelled := discover(t, &Handler{&uevent.Monitor{Tree: tree, ScanInterval: time.Hour}},
+		`udevRules: ['SUBSYSTEM=="macvtap", TAG!="kubeslot"']`)
 	awaitNodes(t, reports)
 	awaitNodes(t, unlabelled)
 

@@ -84,6 +84,13 @@ func parseHex(data []byte, digits int, example string) (string, error) {
 
 var kindName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
+// Validate returns what Discover would refuse the request for, without any I/O: an error
+// that wraps discovery.ErrInvalid, or nil.
+func Validate(request discovery.Request) error {
+	_, err := parse(request)
+	return err
+}
+
 // parse returns the details of a request, or an error that wraps discovery.ErrInvalid.
 func parse(request discovery.Request) (*details, error) {
 	d := &details{}

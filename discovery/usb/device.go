@@ -164,7 +164,7 @@ func compareNodes(a, b node) int {
 	return cmp.Or(
 		cmp.Compare(rankOf(a.kind), rankOf(b.kind)),
 		strings.Compare(a.kind, b.kind),
-		compareNatural(a.order, b.order),
+		sysfs.ComparePaths(a.order, b.order),
 	)
 }
 
@@ -176,35 +176,4 @@ func rankOf(kind string) int {
 		return len(kinds) + 1
 	}
 	return len(kinds)
-}
-
-// compareNatural compares numbers in the texts by their values: tty2 is before tty10.
-func compareNatural(a, b string) int {
-	for a != "" && b != "" {
-		if isDigit(a[0]) && isDigit(b[0]) {
-			var m, n string
-			m, a = cutNumber(a)
-			n, b = cutNumber(b)
-			if c := cmp.Or(cmp.Compare(len(m), len(n)), strings.Compare(m, n)); c != 0 {
-				return c
-			}
-			continue
-		}
-		if a[0] != b[0] {
-			return cmp.Compare(a[0], b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-// cutNumber returns the digits that s begins with, without leading zeros, and the rest.
-func cutNumber(s string) (digits, rest string) {
-	end := 0
-	for end < len(s) && isDigit(s[end]) {
-		end++
-	}
-	return strings.TrimLeft(s[:end], "0"), s[end:]
 }

@@ -367,8 +367,8 @@ func TestWhatIsUSB(t *testing.T) {
 		"/devices/virtual/block/loop0":                          false,
 		"/devices/platform/soc/usb-controller/usbmisc/cdc-wdm0": false,
 	} {
-		if got := isUSB(path); got != want {
-			t.Errorf("isUSB(%q) = %t, want %t", path, got, want)
+		if got := ofUSB.MatchString(path); got != want {
+			t.Errorf("%q is of USB: %t, want %t", path, got, want)
 		}
 	}
 }

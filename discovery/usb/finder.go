@@ -1,9 +1,10 @@
 package usb
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,7 +54,7 @@ func (f *finder) apply(change uevent.Change) (changed bool) {
 		}
 	}
 	for _, d := range change.Devices {
-		if isUSB(d.Path()) {
+		if ofUSB.MatchString(d.Path()) {
 			f.devices[d.Path()] = d
 			changed = true
 		}
@@ -61,18 +62,8 @@ func (f *finder) apply(change uevent.Change) (changed bool) {
 	return changed
 }
 
-// isUSB is whether a path is of a root hub, whose name is usb and a number, or below it.
-func isUSB(p string) bool {
-	for {
-		i := strings.Index(p, "/usb")
-		if i < 0 {
-			return false
-		}
-		if p = p[i+len("/usb"):]; p != "" && isDigit(p[0]) {
-			return true
-		}
-	}
-}
+// ofUSB matches paths of root hubs, whose names are usb and a number, and what is below them.
+var ofUSB = regexp.MustCompile(`/usb[0-9]`)
 
 // find returns the devices that the details select, by ID, and what to warn of.
 func (f *finder) find() (found map[string]discovery.Device, warnings []string) {
@@ -138,10 +129,7 @@ func (d *details) device(id string, u *usbDevice, s *selector) (device discovery
 	if main == "" && len(u.nodes) > 0 {
 		main = u.nodes[0].kind
 	}
-	containerPath := s.ContainerPath
-	if containerPath == "" {
-		containerPath = d.ContainerPath
-	}
+	containerPath := cmp.Or(s.ContainerPath, d.ContainerPath)
 	count := map[string]int{}
 	for _, n := range u.nodes {
 		target := n.path
@@ -153,7 +141,7 @@ func (d *details) device(id string, u *usbDevice, s *selector) (device discovery
 		}
 		property := BusDeviceProperty
 		if n.kind != busKind {
-			property = "USB_" + envName(n.kind)
+			property = "USB_" + discovery.EnvName(n.kind)
 		}
 		property = numbered(property, "_", count[n.kind])
 		if _, taken := device.Properties[property]; !taken {
@@ -172,17 +160,4 @@ func numbered(text, separator string, i int) string {
 		return text
 	}
 	return fmt.Sprint(text, separator, i)
-}
-
-// envName returns a kind as a part of an environment variable's name.
-func envName(kind string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			return r
-		}
-		return '_'
-	}, path.Base(kind))
 }

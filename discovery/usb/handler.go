@@ -9,29 +9,19 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
 )
 
 // Name is what Configurations select the handler by.
 const Name = "usb"
 
-// Handler is the handler. Its zero value is ready for use; it must not be copied, and
-// its fields must not change after the first Discover. Its Discovers share one socket
-// and one set of devices.
+// Handler is the handler.
 type Handler struct {
-	// Tree is where devices are read: this machine, if zero.
-	Tree sysfs.Tree
-
-	// Monitor, if set, is used to follow devices, so that several handlers share one; its
-	// Tree must be the same.
+	// Monitor follows the node's devices. Several handlers may share one.
 	Monitor *uevent.Monitor
-
-	once sync.Once
 }
 
 var _ discovery.Sharer = (*Handler)(nil)
@@ -49,13 +39,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if err != nil {
 		return err
 	}
-	h.once.Do(func() {
-		if h.Monitor == nil {
-			h.Monitor = &uevent.Monitor{Tree: h.Tree}
-		}
-	})
-
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	changes, failed := make(chan uevent.Change), make(chan error, 1)
 	go func() {
 		failed <- h.Monitor.Watch(ctx, func(change uevent.Change) {
@@ -65,22 +50,14 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			}
 		})
 	}()
-	finish := func() error {
-		cancel()
-		return <-failed
-	}
 	f, state := newFinder(d), newSettled()
-	warned := map[string]bool{}
 	var reported map[string]discovery.Device
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		select {
-		case err := <-failed:
-			cancel()
+		case err := <-failed: // also when ctx ends
 			return err
-		case <-ctx.Done():
-			return finish()
 		case change := <-changes:
 			if !f.apply(change) {
 				continue
@@ -88,10 +65,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			found, warnings := f.find()
 			state.observe(time.Now(), found)
 			for _, warning := range warnings {
-				if !warned[warning] {
-					warned[warning] = true
-					request.Warnf("%s: %s", Name, warning)
-				}
+				request.Warnf("%s: %s", Name, warning)
 			}
 		case <-timer.C:
 		}

@@ -204,7 +204,7 @@ func TestEndsAtOnce(t *testing.T) {
 }
 
 func TestNoSysfs(t *testing.T) {
-	h := &Handler{Tree: sysfs.Tree{Sys: t.TempDir() + "/none"}}
+	h := &Handler{&uevent.Monitor{Tree: sysfs.Tree{Sys: t.TempDir() + "/none"}}}
 	err := h.Discover(t.Context(), discovery.Request{Details: "devices: []"}, func(discovery.Result) { t.Error("reported") })
 	if err == nil || !strings.Contains(err.Error(), "is sysfs mounted") {
 		t.Errorf("Discover() = %v, want one that says that sysfs is missing", err)

@@ -6,11 +6,9 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -79,15 +77,8 @@ func requestsDevices(c *v1.Container, in *types.PodInfo) bool {
 
 // AfterInputChange is a queueing hint for fwk.Pod updates: the author has changed
 // the annotation for which the pod was refused, or the misspelt key of it.
-func AfterInputChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	oldPod, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	if oldPod == nil || newPod == nil || newPod.UID != pod.UID ||
-		oldPod.Annotations[assignment.Annotation] == newPod.Annotations[assignment.Annotation] &&
-			assignment.Misspelt(oldPod.Annotations) == assignment.Misspelt(newPod.Annotations) {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
-}
+var AfterInputChange = informer.Hint(func(pod, before, now *v1.Pod) bool {
+	return before != nil && now != nil && now.UID == pod.UID &&
+		(before.Annotations[assignment.Annotation] != now.Annotations[assignment.Annotation] ||
+			assignment.Misspelt(before.Annotations) != assignment.Misspelt(now.Annotations))
+})

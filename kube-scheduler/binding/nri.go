@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -39,6 +40,8 @@ func requirePlugin(annotations map[string]string, pod *v1.Pod, info *types.PodIn
 	if plugin == "" {
 		return
 	}
+	// By what the author requires: that may take long to read, and many containers share it.
+	lists := map[string]string{}
 	for _, containers := range []map[string]types.ContainerInfo{info.InitContainers, info.RunningContainers} {
 		for name, c := range containers {
 			if len(c.AllocateFrom) == 0 && len(c.DevRequests) == 0 {
@@ -48,20 +51,19 @@ func requirePlugin(annotations map[string]string, pod *v1.Pod, info *types.PodIn
 			if len(validation.IsQualifiedName(key)) > 0 { // too long a name
 				key = requiredPlugins + "/pod"
 			}
-			annotations[key] = withPlugin(pod, name, annotations[key], plugin)
+			before := cmp.Or(annotations[key], pod.Annotations[requiredPlugins+"/container."+name],
+				pod.Annotations[requiredPlugins+"/pod"], pod.Annotations[requiredPlugins]) // the first counts
+			if lists[before] == "" {
+				lists[before] = withPlugin(before, plugin)
+			}
+			annotations[key] = lists[before]
 		}
 	}
 }
 
-// withPlugin is the list that counts for the container, with the plugin. A list that cannot be
-// read is replaced: the runtime reads YAML with another library, which may make a list of it
-// that lacks the plugin.
-func withPlugin(pod *v1.Pod, container, before, plugin string) string {
-	for _, key := range []string{requiredPlugins + "/container." + container, requiredPlugins + "/pod", requiredPlugins} {
-		if text, ok := pod.Annotations[key]; ok && before == "" {
-			before = text
-		}
-	}
+// withPlugin is the list with the plugin. A list that cannot be read is replaced: the runtime reads
+// YAML with another library, which may make a list of it that lacks the plugin.
+func withPlugin(before, plugin string) string {
 	var names []string
 	if before != "" && yaml.Unmarshal([]byte(before), &names) != nil {
 		names = nil

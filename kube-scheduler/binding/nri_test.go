@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -61,6 +62,26 @@ func TestRequiredPlugin(t *testing.T) {
 				t.Errorf("the pod was changed (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What a pod's author requires is read once, however many containers have devices.
+func TestRequiredPluginsAreReadOnce(t *testing.T) {
+	text := "" // no list
+	for i := range 1000 {
+		text += fmt.Sprintf("k%d: [x]\n", i)
+	}
+	pod := newPod("")
+	pod.Annotations = map[string]string{"required-plugins.noderesource.dev": text}
+	read := func(containers int) float64 {
+		info := &types.PodInfo{RunningContainers: map[string]types.ContainerInfo{}}
+		for i := range containers {
+			info.RunningContainers[fmt.Sprint("c", i)] = slots()["main"]
+		}
+		return testing.AllocsPerRun(1, func() { requirePlugin(map[string]string{}, pod, info, "kubecri") })
+	}
+	if one, many := read(1), read(100); many > 2*one {
+		t.Errorf("%v allocations for 100 containers, %v for one", many, one)
 	}
 }
 

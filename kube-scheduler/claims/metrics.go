@@ -39,8 +39,7 @@ var RegisterMetrics = sync.OnceFunc(func() {
 
 func countTaken(slots int, err error) {
 	result := "claimed"
-	var held *Held
-	if errors.As(err, &held) {
+	if _, held := errors.AsType[*Held](err); held {
 		result = "held"
 	} else if err != nil {
 		result = "failed"

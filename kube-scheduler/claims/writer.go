@@ -211,15 +211,11 @@ var errAgain = errors.New("it is being released")
 // retriable reports whether another attempt may succeed: there was no answer, or the
 // API server could not do it now.
 func retriable(err error) bool {
-	var held *Held
-	if errors.As(err, &held) {
+	if _, held := errors.AsType[*Held](err); held {
 		return false
 	}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	return status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
+	return !errors.As(err, &status) || status.Status().Code >= 500 || apierrors.IsTooManyRequests(err)
 }
 
 // explain says how to get a right that is missing.

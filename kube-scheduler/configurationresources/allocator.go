@@ -3,25 +3,12 @@ package configurationresources
 import (
 	"fmt"
 
-	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
-	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// givesSlots refuses a request of devices that DRA gives, or is about to, and says how to request them.
-func (p *Plugin) givesSlots(req *ledger.Request) *fwk.Status {
-	for _, resource := range slotrequest.Resources(req) {
-		if c := p.cache.Configuration(resource); c != nil && !c.GivesSlots() {
-			return unresolvable(allocatedByDRA(resource, c))
-		}
-	}
-	return nil
-}
-
+// allocatedByDRA says why devices are refused that DRA gives, or is about to, and how to request them.
 func allocatedByDRA(resource string, c *akriv0.Configuration) string {
 	name := assignment.ResourcePrefix + resource
 	wanted, current, held := c.Allocators()

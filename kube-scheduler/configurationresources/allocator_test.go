@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -123,6 +124,24 @@ func TestExtendedResourceOfTheOwnDeviceClass(t *testing.T) {
 	_, status = r.filter(pod("p", "1"), "node-a")
 	wantStatus(t, "the class is left over", status, fwk.UnschedulableAndUnresolvable,
 		"DeviceClass cam.slots.kubeslot.io")
+}
+
+// A DeviceClass may come between upstream's PreFilter and ours: the pod, for which there is no claim, is not bound.
+func TestDeviceClassThatComesBetween(t *testing.T) {
+	r, classes := draRig(t)
+	classes.OnAdd(deviceClass("cam.slots.kubeslot.io", "akri.sh/cam"), false)
+	both := asks("both", "mic", "1")
+	both.Spec.Containers[0].Resources.Requests["akri.sh/cam"] = resource.MustParse("1")
+	for _, p := range []*v1.Pod{pod("p", "1"), both} {
+		state, _ := r.filter(p, "node-a")
+		state.SetSkipFilterPlugins(sets.New("DynamicResources"))
+		wantStatus(t, "without a claim", r.Reserve(r.ctx, state, p, "node-a"), fwk.Error, "no ResourceClaim")
+		if r.cache.Holds(string(p.UID)) {
+			t.Errorf("pod %s holds a slot", p.Name)
+		}
+		state, _ = r.filter(p, "node-a")
+		wantStatus(t, "with a claim", r.Reserve(r.ctx, state, p, "node-a"), fwk.Success)
+	}
 }
 
 // A pod may have slots of one Configuration and a claim of another's devices.

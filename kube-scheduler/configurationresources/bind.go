@@ -62,7 +62,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 		return nil
 	}
 	taken, err := s.claims.Take(ctx, s.wants)
-	if held := (*claims.Held)(nil); errors.As(err, &held) {
+	if held, ok := errors.AsType[*claims.Held](err); ok {
 		s.cache.Queue.RetryLater(s.pod.UID)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s: %v; the pod is tried again", s.node, held))
 	}

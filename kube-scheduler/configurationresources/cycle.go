@@ -18,14 +18,14 @@ type cycle struct {
 	*slotcache.Cycle
 	// wait takes note of why the pod is refused.
 	wait *waitreason.Record
-	// reasons are the texts of shortfalls, which many nodes have alike.
-	reasons *reasons
-	scores  []int8 // by place, once PreScore has computed them
+	// texts are those of the *ledger.Shortfalls, which many nodes have alike.
+	texts  *sync.Map
+	scores []int8 // by place, once PreScore has computed them
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData {
-	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, reasons: c.reasons, scores: c.scores}
+	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, texts: c.texts, scores: c.scores}
 }
 
 // groupOf returns what the pod is placed with, nil when it is placed alone.
@@ -57,15 +57,12 @@ func (c *cycle) meet(r waitreason.Reason) {
 	}
 }
 
-// reasons remembers the texts of a cycle's shortfalls.
-type reasons struct{ text sync.Map } // by *ledger.Shortfall
-
 // status makes a status of a shortfall. Each node gets its own: the framework
 // writes into it.
-func (r *reasons) status(shortfall *ledger.Shortfall) *fwk.Status {
-	known, ok := r.text.Load(shortfall)
+func (c *cycle) status(shortfall *ledger.Shortfall) *fwk.Status {
+	known, ok := c.texts.Load(shortfall)
 	if !ok {
-		known, _ = r.text.LoadOrStore(shortfall, shortfall.String())
+		known, _ = c.texts.LoadOrStore(shortfall, shortfall.String())
 	}
 	text := known.(string)
 	if shortfall.Resolvable() {

@@ -1,11 +1,13 @@
 package configurationresources
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
@@ -13,6 +15,24 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
+
+// left is in the cycle state of a pod of whose request something is left to DynamicResources.
+type left struct{}
+
+// Clone implements fwk.StateData.
+func (left) Clone() fwk.StateData { return left{} }
+
+const leftKey = Name + "/left"
+
+// takenUp is an error when DynamicResources makes no claim for what is left to it: its PreFilter saw no DeviceClass,
+// and ours did. Bound so, the pod would get a device from nobody.
+func takenUp(state fwk.CycleState) error {
+	if _, err := state.Read(leftKey); err == nil && state.GetSkipFilterPlugins().Has(names.DynamicResources) {
+		return errors.New(
+			"DRA has no ResourceClaim for the pod, whose DeviceClass came or went while the pod was tried")
+	}
+	return nil
+}
 
 // withoutDRA is the request without what is left to upstream's DynamicResources: a resource of a Configuration
 // with allocator DRA whose own DeviceClass has the resource's name as its extendedResourceName.

@@ -20,7 +20,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	place := c.Place(node)
 	if shortfall := c.Fit(node, place, p.args.Strategy); shortfall != nil {
 		c.meet(waitreason.Of(shortfall))
-		return c.reasons.status(shortfall)
+		return c.status(shortfall)
 	}
 	if !c.Passed(node, place) {
 		if status := c.Unadvertised(node); status != nil {

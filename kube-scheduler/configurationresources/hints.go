@@ -8,9 +8,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
@@ -20,10 +20,9 @@ import (
 
 // EventsToRegister registers the events that matter apart from the ledger: the
 // author corrected the annotation for which the pod was refused, kubecri has become Ready
-// on a node or is to be no pod there any more, a node advertises more, a pod no longer counts
-// against what a node advertises, or a DeviceClass has given up the name of a resource of ours, or got
-// it. All
-// others the slot cache answers by activating the pods that they help.
+// on a node or is to be no pod there any more, a node advertises more, or other amounts, a pod no
+// longer counts against what a node advertises, or a DeviceClass has given up the name of a resource of
+// ours, or got it. All others the slot cache answers by activating the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -40,72 +39,71 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
-			QueueingHintFn: p.afterAdvertisement,
+			QueueingHintFn: informer.Hint(p.afterAdvertisement),
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel},
+			QueueingHintFn: informer.Hint(p.afterModeChange),
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-			QueueingHintFn: p.afterDeletion,
+			QueueingHintFn: informer.Hint(p.afterDeletion),
 		},
 		{
 			// With the DRA feature off, the framework watches none.
 			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update | fwk.Delete},
-			QueueingHintFn: afterDeviceClassChange,
+			QueueingHintFn: informer.Hint(afterDeviceClassChange),
 		},
 	}, nil
 }
 
 // The hints run under the lock of the framework's queue, and must not take the slot cache's.
 
-// refusedByNode reports whether, in the pod's last cycle, a node had slots for it that the
-// node did not advertise: only such a pod is helped by what changes there.
-func (p *Plugin) refusedByNode(pod *v1.Pod) bool {
+// met reports whether the pod waits and has met the reason in its last cycle: NotAdvertised if a node had
+// slots for it that the node did not advertise. Only such a pod is helped by what changes there.
+func (p *Plugin) met(pod *v1.Pod, reason waitreason.Reason) bool {
 	record, waits := p.cache.Queue.Get(pod.UID)
-	return waits && record.Met(waitreason.NotAdvertised)
+	return waits && record.Met(reason)
 }
 
 // afterAdvertisement requeues a pod when a node begins to advertise what the pod asks
 // for, and when one advertises more of it and the pod waits for that.
-func (p *Plugin) afterAdvertisement(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	oldNode, newNode, err := schedutil.As[*v1.Node](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
+func (p *Plugin) afterAdvertisement(pod *v1.Pod, before, now *v1.Node) (helps bool) {
+	if now == nil {
+		return false
 	}
-	if newNode == nil {
-		return fwk.QueueSkip, nil
+	var advertised v1.ResourceList
+	if before != nil {
+		advertised = before.Status.Allocatable
 	}
-	var before v1.ResourceList
-	if oldNode != nil {
-		before = oldNode.Status.Allocatable
-	}
-	refused, helps := p.refusedByNode(pod), false
-	want := p.cache.Advertisable(pod)
-	if v1alpha1.ChoosesSlots(newNode) {
+	refused, want := p.met(pod, waitreason.NotAdvertised), p.cache.Advertisable(pod)
+	if v1alpha1.ChoosesSlots(now) {
 		want = slotrequest.Amounts(pod) // Instances are advertised there too
 	}
 	for name, n := range want {
-		had, has := before[name], newNode.Status.Allocatable[name]
+		had, has := advertised[name], now.Status.Allocatable[name]
 		if has.Value() < n {
-			return fwk.QueueSkip, nil
+			return false
 		}
-		if has.Cmp(had) > 0 && (refused || had.IsZero()) {
-			helps = true
-		}
+		helps = helps || has.Cmp(had) > 0 && (refused || had.IsZero())
 	}
-	if helps {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
+	return helps
+}
+
+// afterModeChange requeues a pod that waits for what a node advertises when one begins or ends to choose
+// slots itself: then it has to advertise other amounts.
+func (p *Plugin) afterModeChange(pod *v1.Pod, before, now *v1.Node) bool {
+	return before != nil && now != nil && v1alpha1.ChoosesSlots(before) != v1alpha1.ChoosesSlots(now) &&
+		p.met(pod, waitreason.NotAdvertised)
 }
 
 // ifAway is the hint for pods that wait for a node's kubecri. Others are skipped.
 func (p *Plugin) ifAway(hint fwk.QueueingHintFn) fwk.QueueingHintFn {
 	return func(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 		answer, err := hint(logger, pod, oldObj, newObj)
-		if answer == fwk.QueueSkip { // nearly always: the Queue is not locked for it
-			return answer, err
-		}
-		if record, waits := p.cache.Queue.Get(pod.UID); !waits || !record.Met(waitreason.KubecriAway) {
-			return fwk.QueueSkip, err
+		// It is nearly always to skip: the Queue is not locked for that.
+		if answer == fwk.Queue && !p.met(pod, waitreason.KubecriAway) {
+			answer = fwk.QueueSkip
 		}
 		return answer, err
 	}
@@ -115,43 +113,29 @@ func (p *Plugin) ifAway(hint fwk.QueueingHintFn) fwk.QueueingHintFn {
 // counted against it is gone. The ledger has activated those that wait for its slots
 // already, but perhaps before the scheduler's cache knew of the deletion. The
 // framework also tells of pods whose binding failed as deleted ones.
-func (p *Plugin) afterDeletion(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	deleted, newPod, err := schedutil.As[*v1.Pod](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	if deleted == nil || newPod != nil {
-		return fwk.QueueSkip, nil
-	}
-	if !p.refusedByNode(pod) {
-		return fwk.QueueSkip, nil
+func (p *Plugin) afterDeletion(pod, deleted, now *v1.Pod) bool {
+	if deleted == nil || now != nil || !p.met(pod, waitreason.NotAdvertised) {
+		return false
 	}
 	gone := slotrequest.Amounts(deleted)
 	for name := range slotrequest.Amounts(pod) {
 		if gone[name] > 0 {
-			return fwk.Queue, nil
+			return true
 		}
 	}
-	return fwk.QueueSkip, nil
+	return false
 }
 
 // afterDeviceClassChange requeues a pod when a DeviceClass gives up the name of a resource that the pod asks
 // for, and when that of the resource's Configuration gets it.
-func afterDeviceClassChange(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	before, now, err := schedutil.As[*resourceapi.DeviceClass](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
+func afterDeviceClassChange(pod *v1.Pod, before, now *resourceapi.DeviceClass) bool {
 	from, to := extendedName(before), extendedName(now)
 	if from == to {
-		return fwk.QueueSkip, nil
+		return false
 	}
 	own := to != "" && now.Name == v1alpha1.DeviceClassName(strings.TrimPrefix(string(to), assignment.ResourcePrefix))
 	amounts := slotrequest.Amounts(pod)
-	if amounts[from] > 0 || own && amounts[to] > 0 {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
+	return amounts[from] > 0 || own && amounts[to] > 0
 }
 
 func extendedName(class *resourceapi.DeviceClass) v1.ResourceName {

@@ -6,14 +6,16 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
-// met begins a try of a waiting pod that meets the reason.
-func (r *rig) met(p *v1.Pod, reason waitreason.Reason) {
+// meets begins a try of a waiting pod that meets the reason.
+func (r *rig) meets(p *v1.Pod, reason waitreason.Reason) {
 	w, _ := r.cache.Queue.Get(p.UID)
 	w.Try(time.Now())
 	w.Meet(reason)
@@ -31,7 +33,7 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 	for advertised, code := range map[string]fwk.Code{"": fwk.UnschedulableAndUnresolvable, "1": fwk.Unschedulable, "2": fwk.Success} {
 		_, status := r.filterOn(p, infoOf(advertising("node-a", advertised), pod("holder", "1")))
 		wantStatus(t, "with one in use, and advertised: "+advertised, status, code)
-		if refused := r.refusedByNode(p); refused == status.IsSuccess() {
+		if refused := r.met(p, waitreason.NotAdvertised); refused == status.IsSuccess() {
 			t.Errorf("with %q advertised and one in use: remembered as refused: %v", advertised, refused)
 		}
 	}
@@ -73,20 +75,43 @@ func TestWaitsForTheKubeletToKnow(t *testing.T) {
 			old = test.before
 		}
 		r.cache.SetPod(test.pod)
-		r.met(test.pod, map[bool]waitreason.Reason{true: waitreason.NotAdvertised, false: waitreason.Held}[test.refused])
-		if got, err := r.afterAdvertisement(klog.Background(), test.pod, old, test.after); got != test.want || err != nil {
+		met := map[bool]waitreason.Reason{true: waitreason.NotAdvertised, false: waitreason.Held}
+		r.meets(test.pod, met[test.refused])
+		got, err := informer.Hint(r.afterAdvertisement)(klog.Background(), test.pod, old, test.after)
+		if got != test.want || err != nil {
 			t.Errorf("pod %s, refused %v, %v -> %v: hint %v, %v", test.pod.Name, test.refused, test.before, test.after.Status.Allocatable, got, err)
 		}
 	}
-	r.met(p, waitreason.NotAdvertised)
+	r.meets(p, waitreason.NotAdvertised)
 	r.cache.DeletePod(p)
-	if r.refusedByNode(p) {
+	if r.met(p, waitreason.NotAdvertised) {
 		t.Error("a pod that is gone is remembered as refused")
 	}
 	r.cache.DeleteConfiguration(cameras(5))
-	if got, err := r.afterAdvertisement(klog.Background(), both, node(""), node("100")); got != fwk.QueueSkip || err != nil {
+	got, err := informer.Hint(r.afterAdvertisement)(klog.Background(), both, node(""), node("100"))
+	if got != fwk.QueueSkip || err != nil {
 		t.Errorf("the Configuration is gone: hint %v, %v", got, err)
 	}
+}
+
+// A Configuration may have the name of another one's Instance. The older of the two is in force, and nodes
+// advertise the name only if that is the former.
+func TestAdvertisableNameOfAnInstance(t *testing.T) {
+	r, p, namesake := newRig(t), asks("p", "cam-000001", "1"), cameras(1)
+	namesake.Name, namesake.CreationTimestamp = "cam-000001", metav1.Unix(1, 0)
+	want := func(what string, want bool) {
+		t.Helper()
+		if got := r.cache.Advertisable(p); (len(got) > 0) != want {
+			t.Errorf("%s: nodes advertise %v", what, got)
+		}
+	}
+	r.cache.DeleteConfiguration(cameras(1))
+	r.cache.SetConfiguration(namesake)
+	want("a Configuration", true)
+	r.cache.SetConfiguration(cameras(1))
+	want("an Instance of an older one", false)
+	r.cache.DeleteConfiguration(cameras(1))
+	want("the older one is gone", true)
 }
 
 // A pod that waits for what a node advertises is tried when one goes that counted against it;
@@ -105,8 +130,9 @@ func TestTriedWhenAPodGoes(t *testing.T) {
 		{"the waiter waits for its node", waitreason.NotAdvertised, pod("same", "1"), fwk.Queue},
 		{"a plain pod goes", waitreason.NotAdvertised, plain, fwk.QueueSkip},
 	} {
-		r.met(waiter, test.reason)
-		if got, err := r.afterDeletion(klog.Background(), waiter, test.deleted, nil); got != test.want || err != nil {
+		r.meets(waiter, test.reason)
+		got, err := informer.Hint(r.afterDeletion)(klog.Background(), waiter, test.deleted, nil)
+		if got != test.want || err != nil {
 			t.Errorf("%s: hint %v, %v; want %v", test.what, got, err, test.want)
 		}
 	}
@@ -129,7 +155,8 @@ func TestRequeuedWhenADeviceClassChangesTheName(t *testing.T) {
 		"own of mic":   {nil, deviceClass("mic.slots.kubeslot.io", "akri.sh/mic"), fwk.QueueSkip},
 		"not a class":  {&v1.Pod{}, nil, fwk.Queue},
 	} {
-		if got, _ := afterDeviceClassChange(klog.Background(), pod("p", "1"), test.before, test.now); got != test.want {
+		got, _ := informer.Hint(afterDeviceClassChange)(klog.Background(), pod("p", "1"), test.before, test.now)
+		if got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -158,4 +159,25 @@ func TestSlotsAreKeptUntilTheNodeClaims(t *testing.T) {
 	refused("with a pod that has not started")
 	bound(d, "node-a", v1.PodRunning) // without a claim: its kubelet knew nothing of the resource
 	must("e", "node-b")
+}
+
+// An Instance is advertised by nodes in device-plugin mode alone. A pod that waits for that runs once its node
+// has another mode.
+func TestTriedWhenANodeChoosesSlotsNoMore(t *testing.T) {
+	node := advertising("node-a", "1")
+	node.Labels[v1alpha1.ModeLabel] = v1alpha1.ModeDevicePlugin
+	q := newRealScheduler(t, nil, node)
+	q.cache.SetNode(node)
+	shared(q.cache, "cam-000001")
+	check(q.client.Tracker().Add(asks("p", "cam-000001", "1")))
+	q.eventually("the pod to wait for what its node advertises", func() bool {
+		record, waits := q.cache.Queue.Get("p-uid")
+		return waits && record.Met(waitreason.NotAdvertised)
+	})
+	q.rest()
+	node = node.DeepCopy()
+	delete(node.Labels, v1alpha1.ModeLabel)
+	q.cache.SetNode(node)
+	q.updateNode(node)
+	q.eventuallyBound("p", "node-a")
 }

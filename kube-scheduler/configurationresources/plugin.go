@@ -135,7 +135,8 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	core := handle.SharedInformerFactory().Core().V1()
 	p := &Plugin{
 		handle: handle, args: *args, cache: f.cache, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
-		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{}, NRIPlugin: binding.NRIPluginOf(handle.SharedInformerFactory().Core().V1().Nodes().Lister())},
+		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{},
+			NRIPlugin: binding.NRIPluginOf(core.Nodes().Lister())},
 		preemption: &preemption.Evaluator{PluginName: Name, Handle: handle, Cache: f.cache, Pods: core.Pods().Lister(),
 			PDBs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
 		groups: groupPreemption(handle),

@@ -14,7 +14,7 @@ import (
 // PostFilter preempts pods of lower priority, on whichever node, that hold slots
 // of devices which the pod could use from a node where nothing but slots is
 // missing. It runs after DefaultPreemption, which evicts on one node only. It evicts no pod for a
-// node whose kubecri is away, and reserves no slots there.
+// node whose kubecri is away, or whose kubelet would refuse the pod, and reserves no slots there.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	from := p.cache.Queue.Asked(pod.UID)
 	c, status := readCycle(state)
@@ -23,12 +23,12 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	var ended *fwk.PostFilterResult // of a nomination; nil leaves the API's as it is
 	if node := p.cache.NominatedNode(pod.UID); node != "" {
-		if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err != nil || !kubecripods.Away(info) {
+		if statuses.Get(node).Code() != fwk.UnschedulableAndUnresolvable {
 			p.cache.Queue.Reserved(pod.UID)
 			// Its victims are on their way out.
 			return framework.NewPostFilterResultWithNominatedNode(node), nil
 		}
-		p.cache.EndNomination(pod)
+		p.cache.EndNomination(pod) // as upstream's DefaultPreemption: their end would not help there
 		ended = framework.NewPostFilterResultWithNominatedNode("")
 	}
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
@@ -38,21 +38,26 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	var short, away []string
+	var short []string
+	unready := map[waitreason.Reason][]string{} // nodes that have no use for free slots yet
 	for _, n := range nodes {
 		name := n.Node().Name
 		switch {
-		case statuses.Get(name).Plugin() != Name || p.cache.ChoosesSlots(name) || c.Unadvertised(n) != nil:
+		case statuses.Get(name).Plugin() != Name || p.cache.ChoosesSlots(name):
+		case c.Unadvertised(n) != nil:
+			unready[waitreason.NotAdvertised] = append(unready[waitreason.NotAdvertised], name)
 		case kubecripods.Away(n):
-			away = append(away, name)
+			unready[waitreason.KubecriAway] = append(unready[waitreason.KubecriAway], name)
 		default:
 			short = append(short, name)
 		}
 	}
 	best, nomination, err := p.preemption.Preempt(ctx, c.Request, short, from, p.args.Strategy, p.args.NominationTimeout.Duration)
 	if err != nil {
-		if p.preemption.Possible(c.Request, away) {
-			c.meet(waitreason.KubecriAway)
+		for reason, nodes := range unready {
+			if p.preemption.Possible(c.Request, nodes) {
+				c.meet(reason) // it is tried again when such a node is ready
+			}
 		}
 		return ended, fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}

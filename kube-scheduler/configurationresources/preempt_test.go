@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 )
 
 // refuse runs the cycle to where the framework runs PostFilter: the nodes are short
@@ -171,6 +172,50 @@ func TestPreemptsPodsWithoutABudget(t *testing.T) {
 		synctest.Wait() // for the eviction
 		r.wantDeleted("the one without a budget", "greater")
 	})
+}
+
+// The node for which slots are kept is cordoned before the victim is gone: its end would not help there. The
+// pod is nominated to another node that reaches the device.
+func TestNominationEndsWhenItsNodeIsCordoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, holder := preemptionRig(t)
+		vip := important("vip")
+		r.know(vip)
+		r.preempts(vip)
+		synctest.Wait() // for the eviction
+		r.cache.SetPod(ending(holder))
+		state, statuses := r.refuse(vip, "node-a", "node-b")
+		statuses.Set("node-a", fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithPlugin("NodeUnschedulable"))
+		node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses))
+		if node != "node-b" || !status.IsSuccess() {
+			t.Errorf("nominated to %q, %v", node, status)
+		}
+		r.wantKept("node-a is cordoned", "node-b")
+		r.wantDeleted("in all", "holder")
+	})
+}
+
+// No pod is preempted for a node whose kubelet would refuse the preemptor. It is tried again once the node
+// advertises enough, as no event of the ledger would have it.
+func TestPreemptsWhenTheKubeletKnows(t *testing.T) {
+	q := newRealScheduler(t, nil, advertising("node-a", "1"), advertising("node-b", "2"))
+	shared(q.cache, "cam-000001", "cam-000002")
+	for _, name := range []string{"holder-1", "holder-2"} {
+		q.add("node-b", name)
+		q.eventuallyBound(name, "node-b")
+	}
+	vip := withPriority(pod("vip", "2"), 2000)
+	vip.Spec.NodeSelector = map[string]string{v1.LabelHostname: "node-a"}
+	check(q.client.Tracker().Add(vip))
+	q.eventually("the pod to wait for what its node advertises", func() bool {
+		record, waits := q.cache.Queue.Get(vip.UID)
+		return waits && record.Met(waitreason.NotAdvertised)
+	})
+	q.rest()
+	q.wantKept("while too few are advertised", "")
+	q.wantDeleted("while too few are advertised")
+	q.updateNode(advertising("node-a", "2"))
+	q.eventuallyBound("vip", "node-a")
 }
 
 func TestDoesNotPreempt(t *testing.T) {

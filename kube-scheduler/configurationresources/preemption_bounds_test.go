@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // searches is how many preemptions were looked for while f ran.
@@ -150,6 +151,57 @@ func TestPreemptionHasALimit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Pods that are being deleted count, too, where a node that reaches what they hold is looked at.
+func TestPreemptionLooksAtSoManyEndingPods(t *testing.T) {
+	const nodes, going = 30, 9
+	r := newRig(t)
+	perNode := cameras(1)
+	perNode.Spec.UniqueScope = akriv0.UniquePerNode // then no two nodes are alike
+	r.cache.SetConfiguration(perNode)
+	names := crowdOf("node", nodes)
+	for i := range going {
+		r.cache.SetPod(ending(r.hold(camera(i), pod(fmt.Sprint("holder-", i), "1"), names...)))
+		r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+names[0]), false) // it stays when the holder goes
+	}
+	vip := important("vip")
+	r.know(vip)
+	r.preemption.Limit = 10 * (1 + going)
+	if n := r.searches(func() { r.postFilterOn(vip, names...) }); n != 10 {
+		t.Errorf("%d nodes were looked at, with %d pods each, want 10", n, going)
+	}
+}
+
+// While a preemption is looked for, a node ceases to reach the device that another one reaches, too. If the
+// search has missed that device's holder for that, the pod is tried again: no event would have it.
+func TestPreemptionWhileReachChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.hold(camera(0), pod("holder-0", "1"), "node-a")
+		r.cache.SetClaim(claim(camera(0)+"-0", "C:stranger:node-a"), false) // it stays when the holder goes
+		r.hold(camera(1), important("holder-1"), "node-b")
+		r.hold(camera(2), pod("holder-2", "1"), "node-c", "node-b")
+		vip := important("vip")
+		r.know(vip)
+		r.preemption.PDBs = changingBudgets{r.preemption.PDBs, func() { device(r.cache, camera(2), nil, "node-b") }}
+		node, status := r.postFilterOn(vip, "node-a", "node-b")
+		activated := r.requeuedWithin(2 * requeue.RetryInterval)
+		if node != "node-b" && !slices.Contains(activated, "vip") {
+			t.Errorf("nominated to %q, %v, and not tried again", node, status)
+		}
+	})
+}
+
+// changingBudgets has something change when budgets are listed.
+type changingBudgets struct {
+	policylisters.PodDisruptionBudgetLister
+	change func()
+}
+
+func (c changingBudgets) PodDisruptionBudgets(namespace string) policylisters.PodDisruptionBudgetNamespaceLister {
+	c.change()
+	return c.PodDisruptionBudgetLister.PodDisruptionBudgets(namespace)
 }
 
 // A try that goes on where the last one ended looks at the nodes before that, too: they may do by now.

@@ -2,6 +2,7 @@ package configurationresources
 
 import (
 	"context"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -38,21 +39,32 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.Meet(waitreason.LedgerNotRead)
 		return nil, unresolvable("the Configurations, DeviceSlices and SlotClaims have not been read yet: are the CRDs installed, and may the scheduler list them? (kubectl apply -k deploy/)")
 	}
-	req, status := p.withoutDRA(req)
+	rest, status := p.withoutDRA(req)
 	if status != nil {
 		wait.Meet(waitreason.ResourceNameTaken)
 		return nil, status
 	}
-	if len(slotrequest.Resources(req)) == 0 {
+	if rest != req {
+		state.Write(leftKey, left{})
+	}
+	req = rest
+	resources := slotrequest.Resources(req)
+	if len(resources) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if status := p.allowed(req); status != nil {
-		wait.Meet(waitreason.NamespaceNotAllowed)
-		return nil, status
-	}
-	if status := p.givesSlots(req); status != nil {
-		wait.Meet(waitreason.AllocatedByDRA)
-		return nil, status
+	for _, resource := range resources {
+		c := p.cache.Configuration(resource)
+		if c == nil {
+			continue
+		}
+		if status := p.allowed(req.Namespace, resource, c); status != nil {
+			wait.Meet(waitreason.NamespaceNotAllowed)
+			return nil, status
+		}
+		if !c.GivesSlots() {
+			wait.Meet(waitreason.AllocatedByDRA)
+			return nil, unresolvable(allocatedByDRA(resource, c))
+		}
 	}
 	limit := len(nodes) / 2
 	if len(nodes) < minNodesToNarrow {
@@ -75,7 +87,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 			}
 		}
 	}
-	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, reasons: &reasons{}})
+	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, texts: &sync.Map{}})
 	if reach == nil {
 		return nil, nil
 	}

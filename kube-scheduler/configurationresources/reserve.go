@@ -15,6 +15,9 @@ import (
 // Reserve takes the slots. While nodes are looked for for a group, only the group knows of it:
 // the framework reserves and gives back its pods, and, if all of them fit, reserves them again.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if err := takenUp(state); err != nil {
+		return fwk.AsStatus(err) // tried again after a backoff
+	}
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return nil // the pod asks for no slots
@@ -25,13 +28,13 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	if state.IsPodGroupSchedulingCycle() {
 		if shortfall := c.Join(node, p.args.Strategy); shortfall != nil {
-			return c.reasons.status(shortfall)
+			return c.status(shortfall)
 		}
 		return nil
 	}
 	taken := func(shortfall *ledger.Shortfall) *fwk.Status { // by another, since Filter
 		p.cache.Queue.RetryLater(pod.UID) // it may find or preempt something else
-		return c.reasons.status(shortfall)
+		return c.status(shortfall)
 	}
 	if p.cache.ChoosesSlots(node) { // the pod is bound without an assignment
 		if shortfall := p.cache.KeepUntilClaimed(c.Request.WithNewBudget(), node, p.args.Strategy); shortfall != nil {

@@ -20,7 +20,7 @@ const stateKey = Name
 // cycle is what the plugin knows of a pod during its scheduling cycle.
 type cycle struct {
 	req *request
-	ask *host.Ask // of the pod, also about nodes that are imagined
+	ask *host.Ask // of the pod, also about nodes that are imagined; nil while there are no plugins
 	// imagined are nodes as a preemption's what-if has them, by name.
 	imagined map[string]*host.Node
 
@@ -33,8 +33,16 @@ func (c *cycle) Clone() fwk.StateData {
 	return &cycle{req: c.req, ask: c.ask, imagined: maps.Clone(c.imagined)}
 }
 
-// readCycle returns nil if the pod asks nothing of plugins.
+// readCycle returns nil if the pod asks nothing of plugins, or there are none.
 func readCycle(state fwk.CycleState) *cycle {
+	if c := readAnyCycle(state); c != nil && c.ask != nil {
+		return c
+	}
+	return nil
+}
+
+// readAnyCycle is readCycle, also while there are no plugins.
+func readAnyCycle(state fwk.CycleState) *cycle {
 	data, err := state.Read(stateKey)
 	if err != nil {
 		return nil
@@ -49,7 +57,7 @@ func unresolvable(reason string) *fwk.Status {
 // PreFilter reads what the pod asks of plugins, and refuses what none can answer.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if !p.mightAsk(pod) || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
+	if !mightAsk(pod) || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	req, err := requestOf(pod)
@@ -62,7 +70,8 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if !p.cache.plugins.Load() {
 		i := slices.IndexFunc(req.asked, func(a asked) bool { return a.author })
 		if i < 0 {
-			return nil, fwk.NewStatus(fwk.Skip) // a device plugin of the kubelet may answer
+			state.Write(stateKey, &cycle{req: req})
+			return nil, nil
 		}
 		return nil, unresolvable(fmt.Sprintf("the pod's annotation requests %s, and no device scheduler plugin is "+
 			"loaded: see the scheduler's --devschedpath", req.asked[i]))
@@ -149,24 +158,33 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, r
 	return nil
 }
 
-// Filter asks the plugins whether the node fits.
+// Filter asks the plugins whether the node fits, and refuses it if kubecri there would refuse a container.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on fwk.NodeInfo) *fwk.Status {
-	c := readCycle(state)
+	c := readAnyCycle(state)
 	if c == nil {
 		return nil
 	}
+	var n *host.Node
+	var v verdict
 	name := on.Node().Name
-	n := p.node(c, name)
-	v := p.cache.judge(name, n, c.req, c.ask)
+	if c.ask != nil {
+		n = p.node(c, name)
+		v = p.cache.judge(name, n, c.req, c.ask)
+	}
 	if v.fits() {
-		if kubecripods.Away(on) {
-			return kubecripods.Refused()
+		p.cache.refuseUnassigned(&v, on.Node(), n, c.req)
+	}
+	switch {
+	case !v.fits():
+		if v.faulted {
+			p.cache.faulted(pod.UID)
 		}
-		c.scores.Store(name, v.score)
+		return v.status()
+	case c.ask == nil:
 		return nil
+	case kubecripods.Away(on):
+		return kubecripods.Refused()
 	}
-	if v.faulted {
-		p.cache.faulted(pod.UID)
-	}
-	return v.status()
+	c.scores.Store(name, v.score)
+	return nil
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/types"
-	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -65,10 +64,10 @@ type hold struct {
 	bound bool
 }
 
-// askedName is a name as the pod's as a whole, or as a container's.
+// askedName is a name as the pod's as a whole, or as a container's, which may be in its spec.
 type askedName struct {
-	whole bool
-	name  types.ResourceName
+	whole, spec bool
+	name        types.ResourceName
 }
 
 // newDeviceCache makes a device cache that nothing feeds. observe is told how long each call of
@@ -107,8 +106,7 @@ func (a *deviceCache) expect(pod *v1.Pod, r *request) {
 func (a *deviceCache) expectRefused() {
 	pods, _ := a.pods.List(labels.Everything()) // of a cache: there is no error
 	for _, pod := range pods {
-		if _, waits := a.queue.Get(pod.UID); waits || pod.Spec.NodeName != "" ||
-			pod.Annotations[assignment.Annotation] == "" {
+		if _, waits := a.queue.Get(pod.UID); waits || pod.Spec.NodeName != "" || !mightAsk(pod) {
 			continue
 		}
 		if r, err := requestOf(pod); err == nil && r != nil {

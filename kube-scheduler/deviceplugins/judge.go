@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
@@ -107,17 +109,34 @@ func isAmount(name types.ResourceName) bool {
 // the names for which one does.
 func (a *deviceCache) recognizes(n *host.Node, r *request, asked asked) bool {
 	if resource.IsGroupResourceName(asked.name) { // known by the name, of which there are many
-		return a.host.Recognizes(n, r.pod, asked.container, asked.name)
+		return a.host.Recognizes(n, r.pod, asked.container, asked.name, !asked.author)
 	}
-	key := askedName{whole: asked.container == "", name: asked.name}
+	key := askedName{whole: asked.container == "", spec: !asked.author, name: asked.name}
 	if _, known := a.recognized.Get(key); known {
 		return true
 	}
-	if !a.host.Recognizes(n, r.pod, asked.container, asked.name) {
+	if !a.host.Recognizes(n, r.pod, asked.container, asked.name, !asked.author) {
 		return false
 	}
 	a.recognized.Add(key, nil)
 	return true
+}
+
+// refuseUnassigned refuses a node on which kubecri would refuse a container: it requests, in its spec alone, a
+// resource that kubecri gives out there, and no device scheduler plugin would assign it any. n is nil while
+// there are no plugins.
+func (a *deviceCache) refuseUnassigned(v *verdict, node *v1.Node, n *host.Node, r *request) {
+	given := v1alpha1.PluginResources(node)
+	for _, asked := range r.asked {
+		if asked.author || !slices.Contains(given, v1.ResourceName(asked.name)) || r.authorAsks(asked.container) ||
+			n != nil && a.recognizes(n, r, asked) {
+			continue
+		}
+		v.refuse(fmt.Sprintf("no device scheduler plugin answers for %s: kubecri gives it only to containers that "+
+			"such a plugin assigned it to", asked), true)
+		v.faulted = true // a plugin that comes may
+		return
+	}
 }
 
 // status is the verdict as the framework wants it.

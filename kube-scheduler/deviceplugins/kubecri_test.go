@@ -57,13 +57,20 @@ func TestHintsOfKubecri(t *testing.T) {
 	}
 	host, inPod := &v1.Node{}, &v1.Node{}
 	inPod.Annotations = map[string]string{v1alpha1.KubecriNamespaceAnnotation: "kubeslot-system"}
+	gives := gives(&v1.Node{}, "example.com/widget")
+	ready := kubecriOn("a", v1.ConditionTrue)
+	podAdded := fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}
+	podChanged := fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}
+	annotated := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}
 	for name, test := range map[string]struct {
 		event    fwk.ClusterEvent
 		old, now any
 	}{
-		"a pod becomes Ready":   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}, kubecriOn("a", v1.ConditionFalse), kubecriOn("a", v1.ConditionTrue)},
-		"a Ready pod is seen":   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}, nil, kubecriOn("a", v1.ConditionTrue)},
-		"it is on the host now": {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, inPod, host},
+		"a pod becomes Ready":           {podChanged, kubecriOn("a", v1.ConditionFalse), ready},
+		"a Ready pod is seen":           {podAdded, nil, ready},
+		"it is on the host now":         {annotated, inPod, host},
+		"it gives out another resource": {annotated, host, gives},
+		"it gives it out no more":       {annotated, gives, host},
 	} {
 		queued := false
 		for _, e := range registered {

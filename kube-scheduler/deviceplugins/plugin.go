@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
@@ -21,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -125,11 +125,12 @@ func (a *deviceCache) follow(ctx context.Context, informers coreinformers.Interf
 func (*Plugin) Name() string { return Name }
 
 // EventsToRegister registers what matters apart from the cache: the author
-// corrected the annotation for which the pod was refused, kubecri has become Ready on a
-// node or is to be no pod there any more, or a pod is no longer nominated for what this one needs. All else, such as new nodes, other annotations
-// of nodes, and pods that end, the device cache answers by activating the pods that fit
+// corrected the annotation for which the pod was refused; kubecri of a node has become Ready, is to
+// be no pod any more, or gives out other resources of plugins; a pod is no longer nominated for what
+// this one needs; and, while there are no plugins, a node is new. All else, such as new nodes, other
+// annotations of nodes, and pods that end, the device cache answers by activating the pods that fit
 // then (package requeue).
-func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
 		QueueingHintFn: binding.AfterInputChange,
@@ -140,36 +141,40 @@ func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, er
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
 		QueueingHintFn: kubecripods.Moved,
 	}, {
+		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation},
+		QueueingHintFn: informer.Hint(p.afterPluginResources),
+	}, {
 		// That a nomination ends is a deletion to the framework.
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-		QueueingHintFn: afterNomination,
+		QueueingHintFn: informer.Hint(afterNomination),
 	}}, nil
 }
 
-func afterNomination(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	gone, _, err := schedutil.As[*v1.Pod](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	if gone == nil || gone.Spec.NodeName != "" || gone.Status.NominatedNodeName == "" ||
-		gone.Annotations[assignment.Annotation] == "" && !requestsExtended(gone) {
-		return fwk.QueueSkip, nil
-	}
-	return fwk.Queue, nil
+func afterNomination(_, gone, _ *v1.Pod) bool {
+	return gone != nil && gone.Spec.NodeName == "" && gone.Status.NominatedNodeName != "" &&
+		(gone.Annotations[assignment.Annotation] != "" || requestsExtended(gone))
+}
+
+// afterPluginResources has pods tried when kubecri of a node gives out other resources than before; while
+// there are no plugins, also when there is another node.
+func (p *Plugin) afterPluginResources(_ *v1.Pod, before, now *v1.Node) bool {
+	const key = v1alpha1.PluginResourcesAnnotation
+	return now != nil && (before == nil && !p.cache.plugins.Load() ||
+		before != nil && before.Annotations[key] != now.Annotations[key])
 }
 
 // SignPod keeps pods that ask plugins for something out of opportunistic batching,
 // which would reuse one pod's filter results for the next after devices were taken.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if !p.mightAsk(pod) {
+	if !mightAsk(pod) || !p.cache.plugins.Load() { // without plugins nothing is taken
 		return nil, nil
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable, "requests devices of plugins")
 }
 
-// mightAsk is a quick check before requestOf. Without plugins only the annotation, or what was
-// meant to be it, is of interest: a device plugin of the kubelet may answer for what is in the spec.
-func (p *Plugin) mightAsk(pod *v1.Pod) bool {
-	return pod.Annotations[assignment.Annotation] != "" || p.cache.plugins.Load() && requestsExtended(pod) ||
+// mightAsk is a quick check before requestOf: the pod has the annotation, or what was meant to be it, or
+// requests extended resources in its spec.
+func mightAsk(pod *v1.Pod) bool {
+	return pod.Annotations[assignment.Annotation] != "" || requestsExtended(pod) ||
 		assignment.Misspelt(pod.Annotations) != ""
 }

@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -41,16 +42,16 @@ func TestNothingToDo(t *testing.T) {
 	foreign := parsePod(t, "foreign", "", "", "main example.com/widget=1")
 	asking := written(t, "asking", "", "example.com/widget", 1)
 	for name, test := range map[string]struct {
-		rig    *rig
-		pod    *v1.Pod
-		skips  bool
-		reason string
+		rig          *rig
+		pod          *v1.Pod
+		skips, signs bool
+		reason       string
 	}{
-		"plain":                   {newRig(t, newMoody()), plain, true, ""},
-		"plain, no plugins":       {newRig(t), plain, true, ""},
-		"in the spec, no plugins": {newRig(t), foreign, true, ""},
-		"in the spec":             {newRig(t, newMoody()), foreign, false, ""},
-		"annotation, no plugins":  {newRig(t), asking, false, `requests 1 of "example.com/widget" for container "main", and no device scheduler plugin is loaded`},
+		"plain":                   {newRig(t, newMoody()), plain, true, true, ""},
+		"plain, no plugins":       {newRig(t), plain, true, true, ""},
+		"in the spec, no plugins": {newRig(t), foreign, false, true, ""},
+		"in the spec":             {newRig(t, newMoody()), foreign, false, false, ""},
+		"annotation, no plugins":  {newRig(t), asking, false, true, `requests 1 of "example.com/widget" for container "main", and no device scheduler plugin is loaded`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, state := test.rig, framework.NewCycleState()
@@ -58,10 +59,10 @@ func TestNothingToDo(t *testing.T) {
 			if status.IsSkip() != test.skips || !strings.Contains(status.Message(), test.reason) {
 				t.Fatalf("PreFilter: %v", status)
 			}
-			if _, signed := r.SignPod(r.ctx, test.pod); signed.IsSuccess() != test.skips {
+			if _, signed := r.SignPod(r.ctx, test.pod); signed.IsSuccess() != test.signs {
 				t.Errorf("SignPod: %v", signed)
 			}
-			if !test.skips {
+			if !test.signs || test.reason != "" {
 				return
 			}
 			if status := r.PreScore(r.ctx, state, test.pod, nil); !status.IsSkip() {
@@ -74,7 +75,7 @@ func TestNothingToDo(t *testing.T) {
 				t.Errorf("Bind: %v", status)
 			}
 			r.Unreserve(r.ctx, state, test.pod, "a")
-			allocations := testing.AllocsPerRun(100, func() { r.mightAsk(test.pod) })
+			allocations := testing.AllocsPerRun(100, func() { mightAsk(test.pod) })
 			if allocations > 0 {
 				t.Errorf("%v allocations to find out that there is nothing to do", allocations)
 			}
@@ -186,7 +187,7 @@ func TestParallel(t *testing.T) {
 func TestHints(t *testing.T) {
 	r := newRig(t, newMoody())
 	registered, err := r.EventsToRegister(r.ctx)
-	if err != nil || len(registered) != 4 {
+	if err != nil || len(registered) != 5 {
 		t.Fatal(registered, err)
 	}
 	nominated, plain := widgets(t, "n", 1), parsePod(t, "n", "", "", "main cpu=1")
@@ -194,7 +195,8 @@ func TestHints(t *testing.T) {
 	ended := nominated.DeepCopy()
 	ended.Spec.NodeName = "a"
 	for gone, want := range map[*v1.Pod]fwk.QueueingHint{nominated: fwk.Queue, plain: fwk.QueueSkip, ended: fwk.QueueSkip, widgets(t, "n", 1): fwk.QueueSkip} {
-		if got, err := registered[3].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil); got != want || err != nil {
+		got, err := registered[4].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil)
+		if got != want || err != nil {
 			t.Errorf("%s on %q for %q is gone: hint %v, %v; want %v", gone.Name, gone.Spec.NodeName, gone.Status.NominatedNodeName, got, err, want)
 		}
 	}
@@ -224,7 +226,7 @@ func TestScores(t *testing.T) {
 		{[]float64{1e300, 1}, []int64{100, 0}},
 		{[]float64{1, -1}, []int64{100, 0}},
 	} {
-		p, c, state := &Plugin{}, &cycle{}, framework.NewCycleState()
+		p, c, state := &Plugin{}, &cycle{ask: &host.Ask{}}, framework.NewCycleState()
 		state.Write(stateKey, c)
 		var list fwk.NodeScoreList
 		for i, score := range test.scores {

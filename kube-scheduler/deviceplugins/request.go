@@ -223,6 +223,11 @@ func (r *request) byAuthor() (n int) {
 	return n
 }
 
+// authorAsks reports whether any of the requests for the container stands in the annotation.
+func (r *request) authorAsks(container string) bool {
+	return slices.ContainsFunc(r.asked, func(a asked) bool { return a.author && a.container == container })
+}
+
 // kind is the same for pods that ask for the same in all containers.
 func (r *request) kind() string {
 	unnamed := *r.pod

@@ -29,15 +29,21 @@ func serve(t *testing.T, folder string) (stop func()) {
 	}
 }
 
-// The whole of it over gRPC: a scheduler that began without any plugin takes one that comes; while it
-// is away, pods that request its resources wait, and no others.
-func TestSocketsInTheScheduler(t *testing.T) {
-	sockets, err := os.MkdirTemp("", "sockets") // short enough
+// socketFolder is a folder whose name is short enough for sockets.
+func socketFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "sockets")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(sockets) })
-	o := &Options{Folder: t.TempDir(), Sockets: filepath.Join(sockets, "late"), Timeout: 20 * time.Second}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}
+
+// The whole of it over gRPC: a scheduler that began without any plugin takes one that comes; while it
+// is away, pods that request its resources wait, and no others.
+func TestSocketsInTheScheduler(t *testing.T) {
+	o := &Options{Folder: t.TempDir(), Sockets: filepath.Join(socketFolder(t), "late"), Timeout: 20 * time.Second}
 	c := newCluster(t)
 	c.node("a", "1x2")
 	c.node("b", "1x2")

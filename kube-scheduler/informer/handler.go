@@ -1,10 +1,14 @@
-// Package informer connects the plugins with the API: handlers of informers, and feeds for
-// objects that the plugin itself stores. It has no state of its own.
+// Package informer connects the plugins with the API: handlers of informers, hints for the framework's
+// queue, and feeds for objects that the plugin itself stores. It has no state of its own.
 package informer
 
 import (
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
 // Handler makes an informer's handler of one function for an object that is there
@@ -30,5 +34,17 @@ func Handler[T metav1.Object](set, gone func(T), same func(a, b T) bool) cache.R
 			}
 			gone(obj.(T))
 		},
+	}
+}
+
+// Hint is the queueing hint that has a pod tried after the changes that help it. The object before is nil
+// for one that is new, and the object now for one that is gone.
+func Hint[T any](helps func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintFn {
+	return func(_ klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+		before, now, err := schedutil.As[*T](oldObj, newObj)
+		if err != nil || helps(pod, before, now) {
+			return fwk.Queue, err
+		}
+		return fwk.QueueSkip, nil
 	}
 }

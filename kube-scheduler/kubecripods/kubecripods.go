@@ -6,15 +6,11 @@ package kubecripods
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// Reason is why a node is refused.
-const Reason = "kubecri is not ready on the node"
 
 // Away reports whether kubecri of the node is to run in a pod, and no such pod is Ready there. It
 // looks at the pods of the node until it finds it: a DaemonSet's are among the first.
@@ -32,33 +28,22 @@ func Away(node fwk.NodeInfo) bool {
 }
 
 // Refused is the status of a node from which kubecri is away. The end of other pods would not help.
-func Refused() *fwk.Status { return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, Reason) }
-
-// Came reports whether a change to a pod may be that kubecri has become Ready on a node, as a
-// QueueingHintFn is told of it.
-func Came(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	before, now, err := schedutil.As[*v1.Pod](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	if now != nil && now.Spec.NodeName != "" && v1alpha1.KubecriReady(now) && (before == nil || before.Spec.NodeName == "" || !v1alpha1.KubecriReady(before)) {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
+func Refused() *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "kubecri is not ready on the node")
 }
 
-// Moved reports whether a change to a node may be that its kubecri is to be no pod any more, or one
-// of another namespace, as a QueueingHintFn is told of it.
-func Moved(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	before, now, err := schedutil.As[*v1.Node](oldObj, newObj)
-	if err != nil {
-		return fwk.Queue, err
-	}
+// Came is the hint for a change to a pod that may be that kubecri has become Ready on a node.
+var Came = informer.Hint(func(_, before, now *v1.Pod) bool {
+	ready := func(pod *v1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" && v1alpha1.KubecriReady(pod) }
+	return ready(now) && !ready(before)
+})
+
+// Moved is the hint for a change to a node that may be that its kubecri is to be no pod any more, or one
+// of another namespace.
+var Moved = informer.Hint(func(_ *v1.Pod, before, now *v1.Node) bool {
 	if before == nil || now == nil {
-		return fwk.QueueSkip, nil
+		return false
 	}
-	if was := before.Annotations[v1alpha1.KubecriNamespaceAnnotation]; was != "" && was != now.Annotations[v1alpha1.KubecriNamespaceAnnotation] {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
-}
+	was := before.Annotations[v1alpha1.KubecriNamespaceAnnotation]
+	return was != "" && was != now.Annotations[v1alpha1.KubecriNamespaceAnnotation]
+})

@@ -43,33 +43,28 @@ func (e *Evaluator) budgetsOf(namespace string, read budgets) []*budget {
 // it allows are of the least important.
 func (e *Evaluator) protect(candidates []ledger.Victim, read budgets) []ledger.Victim {
 	pods := map[string]*v1.Pod{}
-	candidates = slices.DeleteFunc(candidates, func(v ledger.Victim) bool {
-		pod, err := e.victim(v)
-		if err == nil {
-			pods[v.UID] = pod
-		}
-		return err == nil && pod.Spec.SchedulingGroup != nil
-	})
-	for i := range candidates {
-		v := &candidates[i]
-		if pod := pods[v.UID]; pod != nil {
-			v.Started = schedutil.GetPodStartTime(pod).UnixNano()
-		}
-	}
-	slices.SortFunc(candidates, func(a, b ledger.Victim) int { return ledger.MoreImportant(b, a) })
-	disrupted := map[*budget]int32{}
-	for i := range candidates {
-		v := &candidates[i]
-		for _, b := range e.budgetsOf(v.Namespace, read) {
-			if pod := pods[v.UID]; pod == nil || !b.covers(pod) {
+	var alone []ledger.Victim
+	for _, v := range candidates {
+		if pod, err := e.victim(v); err == nil {
+			if pod.Spec.SchedulingGroup != nil {
 				continue
 			}
-			if disrupted[b]++; disrupted[b] > b.Status.DisruptionsAllowed {
-				v.Protected = true
+			pods[v.UID], v.Started = pod, schedutil.GetPodStartTime(pod).UnixNano()
+		}
+		alone = append(alone, v)
+	}
+	slices.SortFunc(alone, func(a, b ledger.Victim) int { return ledger.MoreImportant(b, a) })
+	disrupted := map[*budget]int32{}
+	for i := range alone {
+		v := &alone[i]
+		for _, b := range e.budgetsOf(v.Namespace, read) {
+			if pod := pods[v.UID]; pod != nil && b.covers(pod) {
+				disrupted[b]++
+				v.Protected = v.Protected || disrupted[b] > b.Status.DisruptionsAllowed
 			}
 		}
 	}
-	return candidates
+	return alone
 }
 
 // covers follows policy/v1: a budget with an empty selector covers all pods of

@@ -58,10 +58,12 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		best    *ledger.Preemption
 	)
 	e.Cache.Read(func(l *ledger.Ledger) {
-		holders = l.PotentialVictims(req)
-		nodes = holders.Nodes(nodes)
+		if len(nodes) > 0 { // else all pods were looked at for nothing
+			holders = l.PotentialVictims(req)
+			nodes = holders.Nodes(nodes)
+		}
 	})
-	choices, looked, read := 0, 0, budgets{}
+	choices, looked, outdated, read := 0, 0, false, budgets{}
 	for i := range nodes {
 		next := (from + i) % len(nodes)
 		node := nodes[next]
@@ -77,11 +79,16 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			break
 		}
 		var candidates []ledger.Victim
-		e.Cache.Read(func(*ledger.Ledger) { candidates = holders.On(node) })
-		looked += 1 + len(candidates)
+		e.Cache.Read(func(*ledger.Ledger) {
+			candidates = holders.On(node)
+			looked += 1 + len(candidates) + holders.EndingOn(node)
+		})
 		candidates = e.protect(candidates, read)
 		var found *ledger.Preemption
-		e.Cache.Read(func(l *ledger.Ledger) { found = l.Preempt(strategy, node, req, candidates) })
+		e.Cache.Read(func(*ledger.Ledger) {
+			found = holders.Preempt(strategy, node, candidates)
+			outdated = outdated || holders.Outdated()
+		})
 		if found == nil {
 			continue
 		}
@@ -92,7 +99,11 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			break
 		}
 	}
-	if best == nil {
+	switch {
+	case best == nil && outdated: // and no event may follow
+		e.Cache.Queue.RetryLater(types.UID(req.UID))
+		return nil, nil, errLimit
+	case best == nil:
 		return nil, nil, errNone
 	}
 	best, nomination := e.Cache.Nominate(req, best, strategy, timeout)

@@ -355,7 +355,8 @@ func TestRetries(t *testing.T) {
 	want(t, "to be tried in a while", r.after(RetryInterval/2))
 	want(t, "in a while", r.after(RetryInterval/2), "p")
 	r.try("p")
-	r.RetryNow("p", "unknown")
+	r.RetryNow("p")
+	r.RetryNow("unknown")
 	want(t, "at once", r.after(0), "p")
 }
 

@@ -157,11 +157,9 @@ func (q *Queue[R]) Reserved(uid types.UID) {
 	})
 }
 
-// RetryNow has the pods tried at once.
-func (q *Queue[R]) RetryNow(uids ...types.UID) {
-	for _, uid := range uids {
-		q.with(uid, func(w *waiting[R]) { q.retryAfter(w, 0) })
-	}
+// RetryNow has the pod tried at once.
+func (q *Queue[R]) RetryNow(uid types.UID) {
+	q.with(uid, func(w *waiting[R]) { q.retryAfter(w, 0) })
 }
 
 // RetryWaiting has the pods tried at once that were tried before, that wait for one of the keys, and

@@ -3,13 +3,11 @@ package slotcache
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -27,39 +25,44 @@ func (b *Cache) Advertisable(pod *v1.Pod) map[v1.ResourceName]int64 {
 	return found
 }
 
-// amount is how much of a Configuration's resource a pod requests.
+// amount is how much of a resource a pod requests.
 type amount struct {
 	name v1.ResourceName
 	n    int64
-	// freeAllocatable are what the snapshot's nodes have left of it.
+	// freeAllocatable are what the snapshot's nodes have left of it; nil if only nodes in device-plugin mode
+	// advertise it, as they do for each Instance: as many slots as pods hold, and those that are free.
 	freeAllocatable freeAllocatable
 }
 
-// lacks is Unadvertised for a node in device-plugin mode: of each resource it advertises as
-// many as pods hold, and those that are free.
-func lacks(pod *v1.Pod, req *ledger.Request, node fwk.NodeInfo) *fwk.Status {
-	want, of := slotrequest.Amounts(pod), slotrequest.Resources(req)
-	maps.DeleteFunc(want, func(name v1.ResourceName, _ int64) bool { // what DRA gives
-		return !slices.Contains(of, strings.TrimPrefix(string(name), assignment.ResourcePrefix))
-	})
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		total, used := node.GetAllocatable().GetScalarResources()[name], node.GetRequested().GetScalarResources()[name]
-		if code := admits(total, used, want[name]); code != fwk.Success {
-			return fwk.NewStatus(code, fmt.Sprintf("node(s) whose kubelet has too few %s: %d of %d in use, %d requested", name, used, total, want[name]))
-		}
-	}
-	return nil
+// on is how much of the resource the node advertises, and how much of that its pods use.
+func (w *amount) on(node fwk.NodeInfo) (total, used int64) {
+	return node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
 }
 
-// admits is whether a kubelet admits a pod that requests n of a resource.
-func admits(total, used, n int64) fwk.Code {
-	switch {
-	case n > total:
-		return fwk.UnschedulableAndUnresolvable
-	case used+n > total: // pods that use it may be preempted, by DefaultPreemption
-		return fwk.Unschedulable
+// Unadvertised reports why the node's kubelet would refuse the pod, although the ledger has
+// slots for it, nil if it would not: a device is in a DeviceSlice a moment before its node
+// advertises it, and pods that did not come through this scheduler count there too.
+// (kubelet lifecycle/predicate.go)
+func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
+	chooses := v1alpha1.ChoosesSlots(node.Node())
+	for i := range c.amounts {
+		w := &c.amounts[i]
+		total, used := w.on(node)
+		if used+w.n <= total || w.freeAllocatable == nil && !chooses {
+			continue
+		}
+		code := fwk.Unschedulable // pods that use it may be preempted, by DefaultPreemption
+		if w.n > total {
+			code = fwk.UnschedulableAndUnresolvable
+		}
+		if chooses {
+			return fwk.NewStatus(code, fmt.Sprintf(
+				"node(s) whose kubelet has too few %s: %d of %d in use, %d requested", w.name, used, total, w.n))
+		}
+		return fwk.NewStatus(code, fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested",
+			w.name, used, total, w.n))
 	}
-	return fwk.Success
+	return nil
 }
 
 // Nodes in device-plugin mode choose the slots of their pods themselves: the kubelet and

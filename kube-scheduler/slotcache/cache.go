@@ -20,8 +20,8 @@ import (
 type Cache struct {
 	// Queue has the unbound pods by the resource names that they ask for.
 	Queue *requeue.Queue[*Waiting]
-	// HandoverChanged, if not nil, is called with the name of each Configuration of which Handover may answer
-	// something else, under a lock: it must not block. It is set before anything feeds the cache.
+	// HandoverChanged is called with the name of each Configuration of which Handover may answer something
+	// else, under a lock: it must not block. It is set before anything feeds the cache.
 	HandoverChanged func(configuration string)
 
 	logger  klog.Logger

@@ -1,7 +1,6 @@
 package slotcache
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +9,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -20,11 +21,10 @@ type Cycle struct {
 	Request *ledger.Request
 
 	cache *Cache
-	pod   *v1.Pod
 	// view is what counts tell about the nodes of the snapshot, and found what Fit has answered about the
 	// others, as long as nothing is imagined.
 	view     *ledger.View
-	found    *found
+	found    *sync.Map // of *ledger.Shortfall, nil where it fits, by what View.Like says of the node
 	snapshot *snapshot
 	// amounts are what the node must advertise for the pod, as the kubelet counts it.
 	amounts []amount
@@ -37,20 +37,13 @@ type Cycle struct {
 	draftOfGroup *groupDraft
 }
 
-// found has an answer for all nodes that are alike: the search is made once in a cycle, and not for each node.
-type found struct {
-	mu sync.Mutex
-	by map[string]*ledger.Shortfall // nil: it fits
-}
-
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
 // is placed with, or nil.
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
-	c := &Cycle{Request: req.WithNewBudget(), found: &found{by: map[string]*ledger.Shortfall{}}, cache: b, pod: pod,
+	c := &Cycle{Request: req.WithNewBudget(), found: &sync.Map{}, cache: b,
 		released: map[string]bool{}, expected: map[string]*ledger.Request{},
 		group: group, draftOfGroup: &groupDraft{}}
-	amounts := b.Advertisable(pod)
-	names := slices.Sorted(maps.Keys(amounts))
+	amounts := slotrequest.Amounts(pod)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.snapshot.of(nodes) {
@@ -58,8 +51,13 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 	}
 	c.snapshot = b.snapshot
 	c.view = b.ledger.View(c.Request, c.snapshot.nodes)
-	for _, name := range names {
-		c.amounts = append(c.amounts, amount{name, amounts[name], c.snapshot.freeAllocatableOf(name)})
+	for _, resource := range slotrequest.Resources(req) {
+		name := v1.ResourceName(assignment.ResourcePrefix + resource)
+		w := amount{name: name, n: amounts[name]}
+		if _, kind := b.kinds.Load(resource); kind {
+			w.freeAllocatable = c.snapshot.freeAllocatableOf(name)
+		}
+		c.amounts = append(c.amounts, w)
 	}
 	return c
 }
@@ -96,15 +94,11 @@ func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *led
 		return shortfall
 	}
 	like := c.view.Like(name)
-	c.found.mu.Lock()
-	shortfall, known := c.found.by[like]
-	c.found.mu.Unlock()
-	if !known {
-		_, shortfall = c.draft(name, strategy).Fit(name, c.Request)
-		c.found.mu.Lock()
-		c.found.by[like] = shortfall
-		c.found.mu.Unlock()
+	if known, ok := c.found.Load(like); ok {
+		return known.(*ledger.Shortfall)
 	}
+	_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+	c.found.Store(like, shortfall)
 	return shortfall
 }
 
@@ -131,36 +125,22 @@ func (c *Cycle) release(draft *ledger.Draft) {
 	}
 }
 
-// Unadvertised reports why the node's kubelet would refuse the pod, although the ledger has
-// slots for it, nil if it would not: a device is in a DeviceSlice a moment before its node
-// advertises it, and pods that did not come through this scheduler count there too.
-// (kubelet lifecycle/predicate.go)
-func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
-	if v1alpha1.ChoosesSlots(node.Node()) {
-		return lacks(c.pod, c.Request, node)
-	}
-	for i := range c.amounts {
-		w := &c.amounts[i]
-		total, used := node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
-		if code := admits(total, used, w.n); code != fwk.Success {
-			return fwk.NewStatus(code, fmt.Sprintf("node(s) not advertising enough %s: %d of %d in use, %d requested", w.name, used, total, w.n))
-		}
-	}
-	return nil
-}
-
 // Passed reports whether the node is as it was when it passed all of Filter, and advertises enough for this
 // pod, too.
 func (c *Cycle) Passed(node fwk.NodeInfo, place int) bool {
-	if len(c.amounts) == 0 || !c.remembers(place) {
+	if !c.remembers(place) {
 		return false
 	}
+	known := false
 	for i := range c.amounts {
-		if w := &c.amounts[i]; !w.freeAllocatable.enough(place, node.GetGeneration(), w.n) {
-			return false
+		if w := &c.amounts[i]; w.freeAllocatable != nil {
+			if !w.freeAllocatable.enough(place, node.GetGeneration(), w.n) {
+				return false
+			}
+			known = true
 		}
 	}
-	return true
+	return known
 }
 
 // Passes records that the node has passed all of Filter.
@@ -168,10 +148,11 @@ func (c *Cycle) Passes(node fwk.NodeInfo, place int) {
 	if !c.remembers(place) || v1alpha1.ChoosesSlots(node.Node()) {
 		return
 	}
-	for _, w := range c.amounts {
-		total, used := node.GetAllocatable().GetScalarResources()[w.name],
-			node.GetRequested().GetScalarResources()[w.name]
-		w.freeAllocatable.remember(place, node.GetGeneration(), total-used)
+	for i := range c.amounts {
+		if w := &c.amounts[i]; w.freeAllocatable != nil {
+			total, used := w.on(node)
+			w.freeAllocatable.remember(place, node.GetGeneration(), total-used)
+		}
 	}
 }
 

@@ -57,13 +57,3 @@ func (b *Cache) Handover(configuration string) (c *akriv0.Configuration, held []
 	c, held = b.ledger.Handover(configuration)
 	return c, held, true
 }
-
-// handedOver passes on which Configurations' hand-over has changed. The caller holds mu.
-func (b *Cache) handedOver(configurations []string) {
-	if b.HandoverChanged == nil {
-		return
-	}
-	for _, name := range configurations {
-		b.HandoverChanged(name)
-	}
-}

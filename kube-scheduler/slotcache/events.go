@@ -12,21 +12,20 @@ import (
 // record has the pods tried that an event of the ledger may help. The caller holds mu.
 func (b *Cache) record(event ledger.Event) {
 	b.Queue.Record(b.eventOf(event))
-	b.retryNominated(event, "")
-	b.handedOver(event.Handover)
+	b.follow(event, "")
 }
 
 // gaveBack is record for what the pod gave back that it had reserved or was nominated for.
 // The caller holds mu.
 func (b *Cache) gaveBack(pod *v1.Pod, event ledger.Event) {
 	b.Queue.GaveBack(pod, b.eventOf(event))
-	b.retryNominated(event, string(pod.UID))
-	b.handedOver(event.Handover)
+	b.follow(event, string(pod.UID))
 }
 
-// retryNominated has pods tried that lost what they were nominated for, or may take all of it now,
-// but for the one that gave it back. The caller holds mu.
-func (b *Cache) retryNominated(event ledger.Event, giver string) {
+// follow has pods tried that lost what they were nominated for, or may take all of it now,
+// but for the one that gave it back. It notes which Configurations are in force, and tells whose
+// hand-over has changed. The caller holds mu.
+func (b *Cache) follow(event ledger.Event, giver string) {
 	for _, uid := range event.Displaced {
 		b.Queue.RetryNow(types.UID(uid))
 	}
@@ -36,6 +35,12 @@ func (b *Cache) retryNominated(event ledger.Event, giver string) {
 				b.Queue.RetryNow(types.UID(uid))
 			}
 		}
+	}
+	for _, name := range event.Owners {
+		b.noteKind(name)
+	}
+	for _, configuration := range event.Handover {
+		b.HandoverChanged(configuration)
 	}
 }
 

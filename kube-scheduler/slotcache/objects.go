@@ -21,9 +21,7 @@ func (b *Cache) SetConfiguration(c *akriv0.Configuration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.ledger.Configuration(c.Name)
-	event := b.ledger.SetConfiguration(c)
-	b.noteKind(c.Name)
-	b.record(event)
+	b.record(b.ledger.SetConfiguration(c))
 	if before != nil && (!apiequality.Semantic.DeepEqual(before.Spec.AllowedNamespaces, c.Spec.AllowedNamespaces) ||
 		before.GivesSlots() != c.GivesSlots() || before.Spec.IsDRA() != c.Spec.IsDRA()) {
 		b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Name == c.Name }, nil)
@@ -36,9 +34,7 @@ func (b *Cache) DeleteConfiguration(c *akriv0.Configuration) {
 	defer b.mu.Unlock()
 	// Their next try, which this lock holds up, tells them that it is gone.
 	b.retryAskingFor(func(of *akriv0.Configuration) bool { return of.Name == c.Name }, nil)
-	event := b.ledger.DeleteConfiguration(c.Namespace, c.Name)
-	b.noteKind(c.Name)
-	b.record(event)
+	b.record(b.ledger.DeleteConfiguration(c.Namespace, c.Name))
 }
 
 // SetNamespace has the waiting pods of a namespace tried that may have become allowed to

@@ -165,8 +165,7 @@ func (b *Cache) Forget(pod *v1.Pod) {
 	}
 	b.gaveBack(pod, b.ledger.Forget(uid))
 	if u := b.unclaimed[uid]; u != nil && !u.bound {
-		b.forgetNomination(uid)
-		b.gaveBack(pod, b.ledger.ClearNomination(uid))
+		b.endNomination(pod)
 	}
 }
 

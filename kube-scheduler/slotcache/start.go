@@ -33,6 +33,8 @@ const startPatience = 10 * time.Second
 // tried. The Queue is to be run once Begin has returned.
 func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator, sources ...cache.InformerSynced) *Cache {
 	b := &Cache{
+		HandoverChanged: func(string) {},
+
 		logger:      logger,
 		clock:       c,
 		sources:     sources,
@@ -76,24 +78,21 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 	if err := akri.Configurations().Informer().SetWatchErrorHandlerWithContext(failed); err != nil {
 		return nil, fmt.Errorf("watch the API: %w", err)
 	}
-	type source struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}
-	sources := []source{
-		{akri.Configurations().Informer(), informer.Handler(b.SetConfiguration, b.DeleteConfiguration, nil)},
-		{core.Namespaces().Informer(), informer.Handler(b.SetNamespace, func(*v1.Namespace) {}, sameLabels[*v1.Namespace])},
-		{core.Nodes().Informer(), b.NodeHandler()},
-		{core.Pods().Informer(), informer.Handler(b.SetPod, b.DeletePod, nil)},
+	handlers := map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		akri.Configurations().Informer(): informer.Handler(b.SetConfiguration, b.DeleteConfiguration, nil),
+		core.Namespaces().Informer(): informer.Handler(b.SetNamespace, func(*v1.Namespace) {},
+			sameLabels[*v1.Namespace]),
+		core.Nodes().Informer(): b.NodeHandler(),
+		core.Pods().Informer():  informer.Handler(b.SetPod, b.DeletePod, nil),
 	}
 	if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
 		b.HandoverChanged = handoverChanged
 		resource := handle.SharedInformerFactory().Resource().V1()
-		sources = append(sources, source{resource.ResourceSlices().Informer(), b.ResourceSliceHandler()},
-			source{resource.ResourceClaims().Informer(), b.ResourceClaimHandler()})
+		handlers[resource.ResourceSlices().Informer()] = b.ResourceSliceHandler()
+		handlers[resource.ResourceClaims().Informer()] = b.ResourceClaimHandler()
 	}
-	for _, source := range sources {
-		registration, err := source.informer.AddEventHandler(source.handler)
+	for of, handler := range handlers {
+		registration, err := of.AddEventHandler(handler)
 		if err != nil {
 			return nil, fmt.Errorf("watch the API: %w", err)
 		}

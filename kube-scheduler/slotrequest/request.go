@@ -1,5 +1,5 @@
 // Package slotrequest reads what a pod requests of slots: the resources akri.sh/… of its
-// containers. It keeps no state.
+// containers. It keeps no state, and imports little: kubectl-kubeslot asks it, too.
 package slotrequest
 
 import (
@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -49,8 +48,10 @@ func Any(pod *v1.Pod) bool {
 // PodOf is the pod as the ledger knows it.
 func PodOf(pod *v1.Pod) ledger.Pod {
 	key := ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Priority: corev1helpers.PodPriority(pod)}
-	if _, scheduled := apipod.GetPodCondition(&pod.Status, v1.PodScheduled); scheduled != nil && pod.Spec.NodeName != "" {
-		key.Bound = scheduled.LastTransitionTime.Unix()
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && pod.Spec.NodeName != "" {
+			key.Bound = c.LastTransitionTime.Unix()
+		}
 	}
 	return key
 }

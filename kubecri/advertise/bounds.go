@@ -20,7 +20,7 @@ const (
 	// MaxSlotResources are the akri.sh resources: one for each Configuration of which the
 	// node reaches devices.
 	MaxSlotResources = 256
-	// MaxPluginResources are those in ResourcesAnnotation.
+	// MaxPluginResources are those in v1alpha1.PluginResourcesAnnotation.
 	MaxPluginResources = 100
 	// MaxDeviceInfo is the size of assignment.Annotation, in bytes.
 	MaxDeviceInfo = 128 << 10

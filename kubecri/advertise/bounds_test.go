@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // numbered are so many names with a number behind them.
@@ -77,7 +78,7 @@ func TestPluginResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 		info.KubeCap[types.ResourceName(name)] = 1
 	}
 	n := node(all("", names[1:], "1"), all("", names[1:], "1"))
-	n.Annotations[ResourcesAnnotation] = strings.Join(names[1:], ",")
+	n.Annotations[v1alpha1.PluginResourcesAnnotation] = strings.Join(names[1:], ",")
 	p := plan(view{node: n, devices: info, settled: true, slots: all("", numbered("cam", MaxSlotResources), int64(1)),
 		now: time.Unix(1000, 0)})
 	if p.notWritten != nil {
@@ -86,7 +87,7 @@ func TestPluginResourcesBeyondWhatANodeMayAdvertise(t *testing.T) {
 	if want := []types.ResourceName{"example.com/r000"}; !slices.Equal(p.withheld, want) {
 		t.Errorf("withheld %v, want %v", p.withheld, want)
 	}
-	if strings.Contains(encoded(t, p.patch), ResourcesAnnotation) || strings.Contains(encoded(t, p.patch), `"example.com/r000":"1"`) {
+	if strings.Contains(encoded(t, p.patch), v1alpha1.PluginResourcesAnnotation) || strings.Contains(encoded(t, p.patch), `"example.com/r000":"1"`) {
 		t.Errorf("patch %.300s", encoded(t, p.patch))
 	}
 }

@@ -11,14 +11,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// LabelsAnnotation lists the labels of the Node that kubecri has put there for device plugins, sorted
-// and separated by commas. It is written with them, and policies/kubecri.yaml rests on it: a label
-// that is not in the list, such as one of NVIDIA's GPU feature discovery, is not kubecri's to change.
-//
-// Annotation of Nodes. Written by kubecri. Read by kubecri, and the policy of deploy/policies for kubecri.
-const LabelsAnnotation = "kubeslot.io/plugin-labels"
 
 // planLabels is a nodewriter.Plan: it compares the Node's labels with those of the device plugins.
 func (a *Advertiser) planLabels(ctx context.Context, node *corev1.Node) (nodewriter.Patch, time.Duration, error) {
@@ -37,7 +31,7 @@ func (a *Advertiser) planLabels(ctx context.Context, node *corev1.Node) (nodewri
 // labelPatch returns what gives the Node the labels, and those that it has from somebody else, sorted.
 // Labels of kubecri's that are not wanted any more go, unless others may want them yet. Pure.
 func labelPatch(node *corev1.Node, want map[string]string, settled bool) (p nodewriter.Patch, foreign []string) {
-	was := node.Annotations[LabelsAnnotation]
+	was := node.Annotations[v1alpha1.PluginLabelsAnnotation]
 	ours := map[string]bool{}
 	for key := range strings.SplitSeq(was, ",") {
 		ours[key] = true
@@ -66,9 +60,9 @@ func labelPatch(node *corev1.Node, want map[string]string, settled bool) (p node
 	}
 	p.Metadata.Labels = labels
 	if listed := strings.Join(slices.Sorted(maps.Keys(list)), ","); listed != was {
-		p.Metadata.Annotations = map[string]*string{LabelsAnnotation: &listed}
+		p.Metadata.Annotations = map[string]*string{v1alpha1.PluginLabelsAnnotation: &listed}
 		if listed == "" {
-			p.Metadata.Annotations[LabelsAnnotation] = nil
+			p.Metadata.Annotations[v1alpha1.PluginLabelsAnnotation] = nil
 		}
 	}
 	return p, foreign

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 type stringMap = map[string]string
@@ -59,7 +60,7 @@ func TestLabelPatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: tc.labels}}
 			if tc.listed != "" {
-				node.Annotations = stringMap{LabelsAnnotation: tc.listed}
+				node.Annotations = stringMap{v1alpha1.PluginLabelsAnnotation: tc.listed}
 			}
 			patch, foreign := labelPatch(node, tc.want, !tc.unsettled)
 			got, err := json.Marshal(patch.Metadata)
@@ -101,7 +102,7 @@ func TestLabelsAreWritten(t *testing.T) {
 		eventually(t, "labels", func() error {
 			n, err := kube.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 			if err == nil && (!maps.Equal(n.Labels, want) ||
-				n.Annotations[LabelsAnnotation] != "gpu.kubeslot.io/count") {
+				n.Annotations[v1alpha1.PluginLabelsAnnotation] != "gpu.kubeslot.io/count") {
 				err = fmt.Errorf("labels %v, annotations %v", n.Labels, n.Annotations)
 			}
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 func resources(counts map[string]string) corev1.ResourceList {
@@ -69,7 +70,7 @@ func TestPlan(t *testing.T) {
 	cam := map[string]int64{"cam": 2}
 	gpus := counts{"nvidia.com/gpu": "2"}
 	list := func(names string) func(*corev1.Node) {
-		return func(n *corev1.Node) { n.Annotations[ResourcesAnnotation] = names }
+		return func(n *corev1.Node) { n.Annotations[v1alpha1.PluginResourcesAnnotation] = names }
 	}
 	for name, tc := range map[string]struct {
 		node       *corev1.Node

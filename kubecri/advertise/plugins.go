@@ -10,16 +10,8 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// ResourcesAnnotation lists the extended resources of node.status, besides slots,
-// that kubecri has put there for device plugins, sorted and separated by commas.
-// It is written with them, and policies/kubecri.yaml rests on it: what is not in
-// the list, such as a resource of the kubelet's own device plugins, is not
-// kubecri's to change.
-//
-// Annotation of Nodes. Written by kubecri. Read by kubecri, and the policy of deploy/policies for kubecri.
-const ResourcesAnnotation = "kubeslot.io/plugin-resources"
 
 // maxAnnotations is what the API server allows all annotations of an object to
 // take (apimachinery validation, TotalAnnotationSizeLimitB).
@@ -33,15 +25,13 @@ func (o owned) has(name corev1.ResourceName) bool { return isSlots(name) || o[na
 // listed are those that the node says are kubecri's.
 func listed(node *corev1.Node) owned {
 	o := owned{}
-	for _, name := range strings.Split(node.Annotations[ResourcesAnnotation], ",") {
-		if strings.Contains(name, "/") && !isSlots(corev1.ResourceName(name)) {
-			o[corev1.ResourceName(name)] = true
-		}
+	for _, name := range v1alpha1.PluginResources(node) {
+		o[name] = true
 	}
 	return o
 }
 
-// list returns the value of ResourcesAnnotation for what is to be in node.status;
+// list returns the value of v1alpha1.PluginResourcesAnnotation for what is to be in node.status;
 // nil when there is nothing to list.
 func list(capacity types.ResourceList) *string {
 	var names []string
@@ -134,8 +124,9 @@ func annotate(node *corev1.Node, info *types.NodeInfo, capacity types.ResourceLi
 		change[assignment.Annotation] = &text
 	}
 	resources := list(capacity)
-	if has, annotated := node.Annotations[ResourcesAnnotation]; annotated != (resources != nil) || annotated && has != *resources {
-		change[ResourcesAnnotation] = resources
+	has, annotated := node.Annotations[v1alpha1.PluginResourcesAnnotation]
+	if annotated != (resources != nil) || annotated && has != *resources {
+		change[v1alpha1.PluginResourcesAnnotation] = resources
 	}
 	size := 0
 	for key, value := range node.Annotations {

@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
@@ -41,18 +40,12 @@ import (
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 )
 
-// defaultRestart paces a source that fails: after 1 s, doubled up to a minute, with
-// jitter, for the nodes may all have lost the same thing.
-var defaultRestart = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 7, Cap: time.Minute}
-
-// retries paces what the API server refused: after 50 ms, doubled up to 10 s, short
-// enough that an API server that returns finds its nodes soon.
-func retries() wait.Backoff {
-	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9, Cap: 10 * time.Second}
-}
+// restarts paces a source that fails: after 1 s, doubled up to a minute, with jitter, for
+// the nodes may all have lost the same thing.
+var restarts = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 7, Cap: time.Minute}
 
 // Config is what an Agent needs. All but SliceCreated, PropertyNamespaces, NoEndpoints, AllowedPaths,
-// Grace, Restart, Clock, Metrics, ReachChanged, NotifyHolders and Held is required.
+// Grace, Metrics, ReachChanged, NotifyHolders and Held is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
 	NodeName string
@@ -86,10 +79,7 @@ type Config struct {
 	Grace reports.Grace
 	// Recorder writes Events about Configurations; its scheme must know them.
 	Recorder record.EventRecorder
-	// Restart paces sources that fail.
-	Restart wait.Backoff
-	Clock   clock.WithTicker
-	Metrics *metrics.Metrics
+	Metrics  *metrics.Metrics
 	// ReachChanged is called when Reached may have something new to say. It must not
 	// block.
 	ReachChanged func()
@@ -144,12 +134,6 @@ func New(config Config) (*Agent, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	if config.Restart == (wait.Backoff{}) {
-		config.Restart = defaultRestart
-	}
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
 	if config.Grace == (reports.Grace{}) {
 		config.Grace = reports.DefaultGrace
 	}
@@ -163,13 +147,13 @@ func New(config Config) (*Agent, error) {
 		config:         config,
 		configurations: workqueue.NewTyped[string](),
 		duplicates:     duplicates{},
-		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces, config.Clock),
+		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces),
 		timed:          make(chan struct{}, 1),
 		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
 	}
-	a.notices = newNotices(config.Clock, func() { wake(a.timed) })
+	a.notices = newNotices(func() { wake(a.timed) })
 	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices, Created: config.SliceCreated,
-		Node: a.node, State: a.state, Held: a.changesHeld, Backoff: retries, Clock: config.Clock})
+		Node: a.node, State: a.state, Held: a.changesHeld})
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -190,7 +174,7 @@ func (a *Agent) Run(ctx context.Context) {
 		return // ctx has ended
 	}
 	a.mu.Lock()
-	a.ready, a.began = true, a.config.Clock.Now()
+	a.ready, a.began = true, time.Now()
 	a.announce()
 	a.mu.Unlock()
 
@@ -220,12 +204,10 @@ func (a *Agent) registered() time.Time {
 
 // sleep waits for d, or until ctx ends or one of the channels, of which there are two at
 // most, is closed or says something.
-func (a *Agent) sleep(ctx context.Context, d time.Duration, news ...<-chan struct{}) {
-	timer := a.config.Clock.NewTimer(d)
-	defer timer.Stop()
+func sleep(ctx context.Context, d time.Duration, news ...<-chan struct{}) {
 	news = append(news, nil, nil)
 	select {
-	case <-timer.C():
+	case <-time.After(d):
 	case <-news[0]:
 	case <-news[1]:
 	case <-ctx.Done():

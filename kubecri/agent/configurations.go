@@ -75,7 +75,7 @@ func asksForLabels(c *v0.Configuration) bool {
 // those of the name that give way to it. One that is being deleted is neither.
 func (a *Agent) owner(name string) (owner *v0.Configuration, others []*v0.Configuration) {
 	all := a.allConfigurations()
-	owner = a.oldest().ResourceOwner(name)
+	owner = v0.OldestOf(all).ResourceOwner(name)
 	others = slices.DeleteFunc(all, func(c *v0.Configuration) bool { return c.Name != name || !c.MayOwnName() || c == owner })
 	slices.SortFunc(others, v0.CompareOwners)
 	return owner, others

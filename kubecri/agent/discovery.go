@@ -97,7 +97,7 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 	if sources > 0 {
 		a.forgetUnknown(s)
 	} else {
-		if a.sleep(ctx, a.registered().Sub(a.config.Clock.Now()), changed); ctx.Err() != nil || isClosed(changed) {
+		if sleep(ctx, time.Until(a.registered()), changed); ctx.Err() != nil || isClosed(changed) {
 			return
 		}
 		others, meant := "", ""
@@ -184,7 +184,7 @@ const (
 func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, in *inputs) {
 	// A registration ends the waiting for the next attempt. It does not shorten pause, which is how
 	// long the source must work until its problem is over.
-	restart, settle, pause := a.config.Restart, a.config.Restart, time.Duration(0)
+	restart, settle, pause := restarts, restarts, time.Duration(0)
 	registered := false   // again, before the last run
 	var failing time.Time // since when each run has ended soon; zero while it works
 	for ctx.Err() == nil {
@@ -196,7 +196,7 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			}
 			continue
 		}
-		renewed, started := source.Renewed(), a.config.Clock.Now()
+		renewed, started := source.Renewed(), time.Now()
 		running, stop := context.WithCancel(ctx)
 		var watching sync.WaitGroup
 		watching.Go(func() { a.forgetProblem(running, s, source.ID, pause) })
@@ -217,10 +217,10 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			klog.FromContext(ctx).Info("Discovery starts anew, since discoveryProperties have changed")
 			continue
 		}
-		now := a.config.Clock.Now()
+		now := time.Now()
 		switch lasted := now.Sub(started); {
-		case lasted > a.config.Restart.Cap: // a new failure, not one that goes on
-			restart, settle, failing = a.config.Restart, a.config.Restart, time.Time{}
+		case lasted > restarts.Cap: // a new failure, not one that goes on
+			restart, settle, failing = restarts, restarts, time.Time{}
 		case registered && lasted >= replaced:
 			failing = time.Time{}
 		}
@@ -234,13 +234,13 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 			case <-changed:
 			case <-ctx.Done():
 			}
-			pause = max(pause, a.config.Restart.Duration) // until then it is the same problem
+			pause = max(pause, restarts.Duration) // until then it is the same problem
 			continue
 		}
 		pause = settle.Step()
-		a.sleep(ctx, restart.Step(), renewed, changed)
+		sleep(ctx, restart.Step(), renewed, changed)
 		if registered = isClosed(renewed); registered {
-			restart = a.config.Restart
+			restart = restarts
 		}
 	}
 }
@@ -256,7 +256,7 @@ func (a *Agent) failed(ctx context.Context, s *session, c *v0.Configuration, sou
 		reason = reasonInvalid
 	case errors.Is(err, discovery.ErrSecretsNeedTLS):
 		reason = reasonSecrets
-	case !source.BuiltIn && a.config.Clock.Since(since) < restarting:
+	case !source.BuiltIn && time.Since(since) < restarting:
 		a.notices.add(noticeKind{c.Name, source.ID, "Retrying"}, func(times int) {
 			klog.FromContext(ctx).Info("A discovery handler does not answer, trying again", "reason", err,
 				"times", times)
@@ -278,7 +278,7 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 			})
 		}
 	}()
-	started, reported := a.config.Clock.Now(), false
+	started, reported := time.Now(), false
 	request := discovery.Request{Details: c.Spec.DiscoveryHandler.DiscoveryDetails, Properties: properties,
 		Secret: ofSecret(c, properties), CABundle: c.Spec.HandlerCABundle,
 		Warn: func(message string) { a.warn(ctx, s, message) }}
@@ -290,7 +290,7 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 		}
 		if !reported {
 			reported = true
-			a.config.Metrics.DiscoveryReported(source.Handler.Name(), c.Name, a.config.Clock.Since(started))
+			a.config.Metrics.DiscoveryReported(source.Handler.Name(), c.Name, time.Since(started))
 		}
 		a.take(ctx, s, source, result)
 	})
@@ -320,17 +320,17 @@ func (a *Agent) take(ctx context.Context, s *session, source *discovery.Source, 
 	a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Report(source.ID, result.Shared, devices, rejected) })
 }
 
-// named returns which of the Configuration's devices has a hash in this node's
-// slices: of two devices of one hash, the one that came first keeps it.
+// named returns which of the Configuration's devices has a hash in this node's slices, "" for none: of two
+// devices of one hash, the one that came first keeps it. The slices are read once, at the first call.
 func (a *Agent) named(c *v0.Configuration) func(hash string) (id string) {
-	return func(hash string) string {
-		for _, slice := range a.writer.Own() {
-			for i := range slice.Spec.Devices {
-				if d := &slice.Spec.Devices[i]; d.Hash == hash && d.Configuration == reports.Reference(c) {
-					return d.ID
-				}
+	ids := sync.OnceValue(func() map[string]string {
+		ids := map[string]string{}
+		for d := range a.written(c) {
+			if _, ok := ids[d.Hash]; !ok {
+				ids[d.Hash] = d.ID
 			}
 		}
-		return ""
-	}
+		return ids
+	})
+	return func(hash string) string { return ids()[hash] }
 }

@@ -11,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -63,7 +63,7 @@ type election struct {
 	leases        cache.Store // as this node saw them last
 	changed       chan struct{}
 	first         int32            // which Lease to try first: not all the same
-	seen          map[string]sight // by the Lease's name
+	sights        map[string]sight // by the Lease's name
 	// next is the Lease by which this node is the next to discover, as it was last written, at renewed.
 	next    *coordinationv1.Lease
 	renewed time.Time
@@ -81,17 +81,13 @@ type sight struct {
 func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 	e := &election{Agent: a, configuration: c, replicas: max(c.Spec.Discovery.Replicas, 1),
 		client:  a.config.KubeClient.CoordinationV1().Leases(c.Namespace),
-		changed: make(chan struct{}, 1), first: rand.Int32N(100), seen: map[string]sight{}}
+		changed: make(chan struct{}, 1), first: rand.Int32N(100), sights: map[string]sight{}}
 	for a.awaitSource(ctx, s, c) {
 		if !a.withdrawn(s) || e.anyVacant(ctx) {
 			e.watch(ctx, func(ctx context.Context) { e.run(ctx, s) })
 		}
-		a.sleep(ctx, lookAfter+rand.N(lookAfter))
+		sleep(ctx, lookAfter+rand.N(lookAfter))
 	}
-}
-
-func (e *election) selectLeases(o *metav1.ListOptions) {
-	o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: e.configuration.Name}.String()
 }
 
 // anyVacant looks whether there may be a Lease for this node.
@@ -99,7 +95,7 @@ func (e *election) anyVacant(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	options := metav1.ListOptions{ResourceVersion: "0"} // from the API server's memory
-	e.selectLeases(&options)
+	discoveryOf(e.configuration.Name)(&options)
 	listed, err := e.client.List(ctx, options)
 	if err != nil {
 		return true
@@ -115,28 +111,35 @@ func (e *election) anyVacant(ctx context.Context) bool {
 // watch calls f while the Leases are watched.
 func (e *election) watch(ctx context.Context, f func(context.Context)) {
 	informer := coordinationinformers.NewFilteredLeaseInformer(e.config.KubeClient, e.configuration.Namespace, 0,
-		cache.Indexers{}, e.selectLeases)
-	_, _ = informer.AddEventHandler(onChange(func(any) { wake(e.changed) })) // fails once it has ended
+		cache.Indexers{}, discoveryOf(e.configuration.Name))
+	_, _ = informer.AddEventHandler(informers.OnChange(func() { wake(e.changed) })) // fails once it has ended
 	e.leases = informer.GetStore()
-	ctx, stop := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { informer.RunWithContext(ctx) })
-	defer watching.Wait()
-	defer stop()
+	defer begin(ctx, informer.RunWithContext)()
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		f(ctx)
+	}
+}
+
+// begin runs f until stop is called, which returns once f has.
+func begin(ctx context.Context, f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
 	}
 }
 
 // run discovers when this node gets a Lease. It returns when there is none for it, not even to be the
 // next.
 func (e *election) run(ctx context.Context, s *session) {
-	backoff := retries()
+	backoff := deviceslices.Retries()
 	var full time.Time // since when others hold all Leases; zero when they do not
 	for e.awaitSource(ctx, s, e.configuration) {
 		lease, next := e.vacant(0, e.replicas)
 		if lease == nil {
-			now := e.config.Clock.Now()
+			now := time.Now()
 			if full.IsZero() {
 				full = now
 			}
@@ -152,7 +155,7 @@ func (e *election) run(ctx context.Context, s *session) {
 			} else if e.withdraw(ctx, s); !isNext {
 				return
 			}
-			e.sleep(ctx, min(next, again), e.changed)
+			sleep(ctx, min(next, again), e.changed)
 			continue
 		}
 		full = time.Time{}
@@ -161,10 +164,10 @@ func (e *election) run(ctx context.Context, s *session) {
 		case errors.Is(err, errTaken):
 			continue
 		case err == nil:
-			backoff = retries()
+			backoff = deviceslices.Retries()
 			e.forgetProblems(s)
 			if able := e.hold(ctx, s, held); !able {
-				e.sleep(ctx, e.config.Restart.Cap) // others first
+				sleep(ctx, restarts.Cap) // others first
 			}
 			continue
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), ctx.Err() != nil:
@@ -172,7 +175,7 @@ func (e *election) run(ctx context.Context, s *session) {
 			err = fmt.Errorf("take Lease %s/%s to discover: %w", lease.Namespace, lease.Name, err)
 			e.recordProblem(ctx, s, "", "NoLease", err)
 		}
-		e.sleep(ctx, backoff.Step())
+		sleep(ctx, backoff.Step())
 	}
 }
 
@@ -182,7 +185,7 @@ func (e *election) beNext(ctx context.Context) (is bool, again time.Duration) {
 	if e.next != nil && e.taken(e.next) {
 		e.next = nil
 	}
-	if left := renewAfter - e.config.Clock.Now().Sub(e.renewed); e.next != nil && left > 0 {
+	if left := renewAfter - time.Since(e.renewed); e.next != nil && left > 0 {
 		return true, left
 	}
 	lease, again := e.vacant(e.replicas, 1)
@@ -197,7 +200,7 @@ func (e *election) beNext(ctx context.Context) (is bool, again time.Duration) {
 	case err != nil: // it keeps the Lease that it has: nobody else can take it either
 		return e.next != nil, checkAfter
 	}
-	e.next, e.renewed = held, e.config.Clock.Now()
+	e.next, e.renewed = held, time.Now()
 	return true, renewAfter
 }
 
@@ -219,17 +222,13 @@ func (a *Agent) reportsAlone(s *session) bool {
 // is then withdrawn because this node's handler says so, and not because a holder is silent.
 func (e *election) discoverWithoutLease(ctx context.Context, s *session) {
 	klog.FromContext(ctx).Info("This node discovers without a Lease: the nodes that hold the Leases do not report what it sees")
-	discovering, stop := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() { e.discover(discovering, s, e.configuration) })
-	defer done.Wait()
-	defer stop()
+	defer begin(ctx, func(ctx context.Context) { e.discover(ctx, s, e.configuration) })()
 	for ctx.Err() == nil && e.reportsAlone(s) {
 		lease, next := e.vacant(0, e.replicas)
 		if lease != nil {
 			return
 		}
-		e.sleep(ctx, next, e.changed)
+		sleep(ctx, next, e.changed)
 	}
 }
 
@@ -247,32 +246,41 @@ func (a *Agent) withdraw(ctx context.Context, s *session) {
 	}
 }
 
-func (e *election) mine(lease *coordinationv1.Lease) bool {
-	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == e.config.NodeName
+// holder is the node that has the Lease; "" for none.
+func holder(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
+
+func (e *election) mine(lease *coordinationv1.Lease) bool { return holder(lease) == e.config.NodeName }
+
+// seen is the Lease of the name as this node saw it last; nil for none.
+func (e *election) seen(name string) *coordinationv1.Lease {
+	obj, exists, _ := e.leases.GetByKey(e.configuration.Namespace + "/" + name) // a cache does not fail
+	if !exists {
+		return nil
+	}
+	return obj.(*coordinationv1.Lease)
 }
 
 // vacant returns one of n Leases from the given one to take, one of this node's own rather than
 // others', or after what time the next may be vacant.
 func (e *election) vacant(from, n int32) (lease *coordinationv1.Lease, next time.Duration) {
-	c, now := e.configuration, e.config.Clock.Now()
+	c, now := e.configuration, time.Now()
 	next = leaseDuration
 	for i := range n {
 		name := fmt.Sprintf("kubeslot-discovery-%s-%d", c.Name, from+(i+e.first)%n)
-		obj, exists, _ := e.leases.GetByKey(c.Namespace + "/" + name) // a cache does not fail
-		if !exists {
+		is := e.seen(name)
+		if is == nil {
 			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
 			continue
 		}
-		is := obj.(*coordinationv1.Lease)
 		if e.mine(is) {
 			return is, 0
 		}
-		if e.seen[name].version != is.ResourceVersion {
-			e.seen[name] = sight{is.ResourceVersion, now}
+		if e.sights[name].version != is.ResourceVersion {
+			e.sights[name] = sight{is.ResourceVersion, now}
 		}
-		left := lasts(is) - now.Sub(e.seen[name].since)
+		left := lasts(is) - now.Sub(e.sights[name].since)
 		switch {
-		case is.Spec.HolderIdentity == nil, *is.Spec.HolderIdentity == "", left <= 0:
+		case holder(is) == "", left <= 0:
 			lease = is
 		default:
 			next = min(next, left)
@@ -296,15 +304,14 @@ var errTaken = errors.New("another node was faster")
 // take makes the Lease this node's, after some hesitation, or renews it.
 func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	if !e.mine(lease) {
-		e.sleep(ctx, rand.N(hesitation))
-		obj, exists, _ := e.leases.GetByKey(lease.Namespace + "/" + lease.Name) // a cache does not fail
-		if exists && obj.(*coordinationv1.Lease).ResourceVersion != lease.ResourceVersion {
+		sleep(ctx, rand.N(hesitation))
+		if is := e.seen(lease.Name); is != nil && is.ResourceVersion != lease.ResourceVersion {
 			return nil, errTaken
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	now, node, seconds := metav1.NewMicroTime(e.config.Clock.Now()), e.config.NodeName, int32(leaseDuration/time.Second)
+	now, node, seconds := metav1.NewMicroTime(time.Now()), e.config.NodeName, int32(leaseDuration/time.Second)
 	next := lease.DeepCopy()
 	if !e.mine(lease) {
 		next.Spec.AcquireTime, next.Spec.HolderIdentity = &now, &node
@@ -321,13 +328,12 @@ func (e *election) take(ctx context.Context, lease *coordinationv1.Lease) (*coor
 
 // taken reports whether the watch shows that the Lease has become another's.
 func (e *election) taken(lease *coordinationv1.Lease) bool {
-	obj, exists, _ := e.leases.GetByKey(lease.Namespace + "/" + lease.Name) // a cache does not fail
-	if !exists {
+	is := e.seen(lease.Name)
+	if is == nil {
 		return false
 	}
-	is := obj.(*coordinationv1.Lease)
 	order, err := resourceversion.CompareResourceVersion(is.ResourceVersion, lease.ResourceVersion)
-	return err == nil && order > 0 && ptr.Deref(is.Spec.HolderIdentity, "") != "" && !e.mine(is)
+	return err == nil && order > 0 && holder(is) != "" && !e.mine(is)
 }
 
 // hold discovers and renews the Lease until it is lost or ctx ends, or no source works.
@@ -335,19 +341,17 @@ func (e *election) taken(lease *coordinationv1.Lease) bool {
 func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.Lease) (able bool) {
 	logger := klog.FromContext(ctx).WithValues("lease", klog.KObj(lease))
 	logger.Info("This node discovers for others")
-	began := e.config.Clock.Now()
-	discovering, stop := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() { e.discover(discovering, s, e.configuration) })
+	began := time.Now()
+	stop := begin(ctx, func(ctx context.Context) { e.discover(ctx, s, e.configuration) })
 	lost, renewed := false, began
 	for able = true; !lost; {
-		if e.sleep(ctx, checkAfter); ctx.Err() != nil {
+		if sleep(ctx, checkAfter); ctx.Err() != nil {
 			break
 		}
 		if lost = e.taken(lease); lost {
 			break
 		}
-		now := e.config.Clock.Now()
+		now := time.Now()
 		e.mu.RLock()
 		able = s.reports.Works(began, now)
 		e.mu.RUnlock()
@@ -372,7 +376,6 @@ func (e *election) hold(ctx context.Context, s *session, lease *coordinationv1.L
 		}
 	}
 	stop()
-	done.Wait()
 	if lost {
 		logger.Info("This node no longer discovers for others: its Lease is another's")
 		return able

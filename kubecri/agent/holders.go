@@ -3,10 +3,12 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
+	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -75,9 +77,9 @@ func (a *Agent) notifications(s *session, was *reports.Standing) []notification 
 	}
 	if !was.Settled {
 		// What a former life of the agent reported is in the slices, without paths.
-		a.eachWritten(s, func(d *v1alpha1.Device) {
+		for d := range a.written(s.configuration) {
 			if _, ok := was.Devices[d.Hash]; ok || was.Age(d.Hash, d.Shared) == reports.Withdrawn {
-				return // as above, or recorded before
+				continue // as above, or recorded before
 			}
 			before := reports.Device{}
 			before.Properties = d.Properties
@@ -90,20 +92,21 @@ func (a *Agent) notifications(s *session, was *reports.Standing) []notification 
 			} else if !d.Gone && s.standing.Age(d.Hash, d.Shared) == reports.Withdrawn {
 				all = append(all, a.gone(name, d.Hash))
 			}
-		})
+		}
 	}
 	slices.SortFunc(all, func(a, b notification) int { return cmp.Compare(a.instance, b.instance) })
 	return all
 }
 
-// eachWritten calls f with the devices that this node's slices have of the session's
-// Configuration.
-func (a *Agent) eachWritten(s *session, f func(*v1alpha1.Device)) {
-	ref := reports.Reference(s.configuration)
-	for _, slice := range a.writer.Own() {
-		for i := range slice.Spec.Devices {
-			if d := &slice.Spec.Devices[i]; d.Configuration == ref {
-				f(d)
+// written are the devices that this node's slices have of the Configuration.
+func (a *Agent) written(c *v0.Configuration) iter.Seq[*v1alpha1.Device] {
+	ref := reports.Reference(c)
+	return func(yield func(*v1alpha1.Device) bool) {
+		for _, slice := range a.writer.Own() {
+			for i := range slice.Spec.Devices {
+				if d := &slice.Spec.Devices[i]; d.Configuration == ref && !yield(d) {
+					return
+				}
 			}
 		}
 	}

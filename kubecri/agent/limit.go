@@ -12,17 +12,11 @@ import (
 // reasonDeviceLimit is the reason of the problem of a Configuration with more devices than spec.maxDevices.
 const reasonDeviceLimit = "DeviceLimit"
 
-// limit leaves out devices beyond the Configuration's spec.maxDevices. Those that are in the node's slices stay:
-// pods may hold them. registry.mu must be held.
-func (a *Agent) limit(s *session, is *reports.Standing) {
-	var written map[string]bool
-	is.Devices, s.beyond = reports.Limit(is.Devices, s.configuration.Spec.DevicesLimit(), func(hash string) bool {
-		if written == nil {
-			written = map[string]bool{}
-			a.eachWritten(s, func(d *v1alpha1.Device) { written[d.Hash] = true })
-		}
-		return written[hash]
-	})
+// limit leaves out devices beyond the Configuration's spec.maxDevices. Those that are in the node's slices,
+// as named says, stay: pods may hold them. registry.mu must be held.
+func (s *session) limit(named func(hash string) (id string)) {
+	s.standing.Devices, s.beyond = reports.Limit(s.standing.Devices, s.configuration.Spec.DevicesLimit(),
+		func(hash string) bool { return named(hash) != "" })
 }
 
 // limitProblem says how many devices are left out; nil for none.

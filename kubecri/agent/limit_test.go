@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Of more devices than spec.maxDevices those with the lowest ids are reported. What is reported stays, also
@@ -80,6 +81,29 @@ func TestDevicesBeyondTheDefaultLimit(t *testing.T) {
 		}
 		if devices != 1000 || len(problems) != 1 || problems[0].Reason != reasonDeviceLimit {
 			t.Errorf("%d devices are reported, with the problems %s", devices, fmt.Sprint(problems))
+		}
+	})
+}
+
+// Whoever chooses devices' ids may give any number of them one hash. To find out which came first costs no
+// look at all slices for each.
+func TestSlicesAreReadOnceForAllHashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"))
+		agent := api.start(t, "node-a", seeing(many(300)...))
+		pass(2 * time.Second)
+		named := agent.named(configuration("cam"))
+		hash := slot.InstanceHash("foo7", true, "", slot.ShortHash)
+		if id := named(hash); id != "foo7" {
+			t.Errorf("hash %s is of %q", hash, id)
+		}
+		allocations := testing.AllocsPerRun(1, func() {
+			for range 1000 {
+				named(hash)
+			}
+		})
+		if allocations > 100 {
+			t.Errorf("%v allocations for a thousand questions", allocations)
 		}
 	})
 }

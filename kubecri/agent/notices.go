@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 )
 
 const (
@@ -25,8 +25,7 @@ type noticeKind struct{ configuration, about, reason string }
 // notices are log lines and Events. Of each kind the first is given at once and then one each
 // noticeInterval, which is the newest and says how many there were. Safe for concurrent use.
 type notices struct {
-	clock clock.PassiveClock
-	wake  func() // has due called
+	wake func() // has due called
 
 	mu    sync.Mutex
 	kinds map[noticeKind]*held
@@ -40,8 +39,8 @@ type held struct {
 	newest func(times int)
 }
 
-func newNotices(clock clock.PassiveClock, wake func()) *notices {
-	return &notices{clock: clock, wake: wake, kinds: map[noticeKind]*held{}, of: map[string]int{}}
+func newNotices(wake func()) *notices {
+	return &notices{wake: wake, kinds: map[noticeKind]*held{}, of: map[string]int{}}
 }
 
 // add gives the notice now, or has due give it or a newer one of its kind.
@@ -57,7 +56,7 @@ func (n *notices) add(kind noticeKind, give func(times int)) {
 		n.mu.Unlock()
 		return
 	}
-	n.kinds[kind] = &held{until: n.clock.Now().Add(noticeInterval)}
+	n.kinds[kind] = &held{until: time.Now().Add(noticeInterval)}
 	n.of[kind.configuration]++
 	n.mu.Unlock()
 	n.wake()
@@ -68,7 +67,7 @@ func (n *notices) add(kind noticeKind, give func(times int)) {
 func (n *notices) due() (next time.Time) {
 	var give []func()
 	n.mu.Lock()
-	now := n.clock.Now()
+	now := time.Now()
 	for kind, h := range n.kinds {
 		if !h.until.After(now) {
 			if h.count == 0 {
@@ -82,21 +81,13 @@ func (n *notices) due() (next time.Time) {
 			give = append(give, func() { newest(times) })
 			*h = held{until: now.Add(noticeInterval)}
 		}
-		next = earlier(next, h.until)
+		next = reports.Earlier(next, h.until)
 	}
 	n.mu.Unlock()
 	for _, f := range give {
 		f()
 	}
 	return next
-}
-
-// earlier returns the earlier of two times, of which one that is zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // repeated ends the message of an Event of a notice.

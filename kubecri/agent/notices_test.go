@@ -10,80 +10,81 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
-	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestNotices(t *testing.T) {
-	clock, woken := testingclock.NewFakePassiveClock(time.Unix(1000, 0)), 0
-	n := newNotices(clock, func() { woken++ })
-	var given []string
-	add := func(reason, text string) {
-		n.add(noticeKind{configuration: "cam", reason: reason}, func(times int) {
-			given = append(given, fmt.Sprint(text, repeated(times)))
-		})
-	}
-	want := func(next time.Duration, texts ...string) {
-		t.Helper()
-		at := n.due()
-		if due := at.Sub(clock.Now()); next == 0 && !at.IsZero() || next > 0 && due != next {
-			t.Errorf("the next is due at %v, want in %v", at, next)
+	synctest.Test(t, func(t *testing.T) {
+		woken := 0
+		n := newNotices(func() { woken++ })
+		var given []string
+		add := func(reason, text string) {
+			n.add(noticeKind{configuration: "cam", reason: reason}, func(times int) {
+				given = append(given, fmt.Sprint(text, repeated(times)))
+			})
 		}
-		slices.Sort(given)
-		if !slices.Equal(given, texts) {
-			t.Errorf("gave %q, want %q", given, texts)
+		want := func(next time.Duration, texts ...string) {
+			t.Helper()
+			at := n.due()
+			if due := time.Until(at); next == 0 && !at.IsZero() || next > 0 && due != next {
+				t.Errorf("the next is due at %v, want in %v", at, next)
+			}
+			slices.Sort(given)
+			if !slices.Equal(given, texts) {
+				t.Errorf("gave %q, want %q", given, texts)
+			}
+			given = nil
 		}
-		given = nil
-	}
-	after := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
 
-	add("Failed", "a")
-	add("Failed", "b")
-	add("Rejected", "x") // another kind
-	want(noticeInterval, "a", "x")
-	after(30 * time.Second)
-	add("Failed", "c")
-	want(30 * time.Second)
-	after(30 * time.Second)
-	want(noticeInterval, "c (2 times within 1m0s)")
-	after(10 * time.Second)
-	add("Failed", "d")
-	add("Rejected", "y") // of which a minute has had none
-	want(50*time.Second, "y")
-	after(50 * time.Second)
-	want(10*time.Second, "d")
-	after(2 * noticeInterval)
-	want(0)
-	if woken != 3 || len(n.kinds) > 0 {
-		t.Errorf("woke the loop %d times, want once a kind that is new; %d kinds are left", woken, len(n.kinds))
-	}
+		add("Failed", "a")
+		add("Failed", "b")
+		add("Rejected", "x") // another kind
+		want(noticeInterval, "a", "x")
+		time.Sleep(30 * time.Second)
+		add("Failed", "c")
+		want(30 * time.Second)
+		time.Sleep(30 * time.Second)
+		want(noticeInterval, "c (2 times within 1m0s)")
+		time.Sleep(10 * time.Second)
+		add("Failed", "d")
+		add("Rejected", "y") // of which a minute has had none
+		want(50*time.Second, "y")
+		time.Sleep(50 * time.Second)
+		want(10*time.Second, "d")
+		time.Sleep(2 * noticeInterval)
+		want(0)
+		if woken != 3 || len(n.kinds) > 0 {
+			t.Errorf("woke the loop %d times, want once a kind that is new; %d kinds are left", woken, len(n.kinds))
+		}
+	})
 }
 
 // One Configuration's many kinds of notices are bounded, hide none of another's, and are counted.
 func TestKindsOfNoticesAreBounded(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
-	n := newNotices(clock, func() {})
-	given := map[string]int{}
-	add := func(configuration, about string) {
-		n.add(noticeKind{configuration: configuration, about: about}, func(times int) { given[about] = times })
-	}
-	for i := range maxNoticeKinds + 10 {
-		add("flood", fmt.Sprint(i))
-	}
-	add("cam", "quiet")
-	last := fmt.Sprint(maxNoticeKinds + 9)
-	if len(given) != maxNoticeKinds+2 || given["quiet"] != 1 || given[last] != 0 {
-		t.Errorf("gave %d notices at once: %v", len(given), given)
-	}
-	clock.SetTime(clock.Now().Add(noticeInterval))
-	n.due()
-	if given[last] != 9 || len(n.kinds) != 1 {
-		t.Errorf("the newest of those that are too many counts %d, want 9; %d kinds are left",
-			given[last], len(n.kinds))
-	}
-	clock.SetTime(clock.Now().Add(noticeInterval))
-	if n.due(); len(n.kinds)+len(n.of) > 0 {
-		t.Errorf("%d kinds are left, of %d Configurations", len(n.kinds), len(n.of))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNotices(func() {})
+		given := map[string]int{}
+		add := func(configuration, about string) {
+			n.add(noticeKind{configuration: configuration, about: about}, func(times int) { given[about] = times })
+		}
+		for i := range maxNoticeKinds + 10 {
+			add("flood", fmt.Sprint(i))
+		}
+		add("cam", "quiet")
+		last := fmt.Sprint(maxNoticeKinds + 9)
+		if len(given) != maxNoticeKinds+2 || given["quiet"] != 1 || given[last] != 0 {
+			t.Errorf("gave %d notices at once: %v", len(given), given)
+		}
+		time.Sleep(noticeInterval)
+		n.due()
+		if given[last] != 9 || len(n.kinds) != 1 {
+			t.Errorf("the newest of those that are too many counts %d, want 9; %d kinds are left",
+				given[last], len(n.kinds))
+		}
+		time.Sleep(noticeInterval)
+		if n.due(); len(n.kinds)+len(n.of) > 0 {
+			t.Errorf("%d kinds are left, of %d Configurations", len(n.kinds), len(n.of))
+		}
+	})
 }
 
 // However often a handler changes its mind, each thing is logged and recorded once a minute.

@@ -64,7 +64,7 @@ func withoutNumbers(text string) string {
 // for it, and not before: a handler that fails again and again must not have the slice
 // written each time.
 func (a *Agent) forgetProblem(running context.Context, s *session, source string, after time.Duration) {
-	a.sleep(running, after)
+	sleep(running, after)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ok := s.problems[source]; ok && running.Err() == nil {

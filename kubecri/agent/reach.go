@@ -16,7 +16,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/client/informers/externalversions/internalinterfaces"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -40,17 +39,15 @@ type reach struct {
 }
 
 func (a *Agent) newReach(c *v0.Configuration) *reach {
-	r := &reach{configuration: reports.Reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}, reporters: a.newReporters(c)}
-	var selected internalinterfaces.TweakListOptionsFunc = func(o *metav1.ListOptions) {
-		o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: c.Name}.String()
-	}
+	r := &reach{configuration: reports.Reference(c), digits: c.Spec.HashDigits(), seen: map[string]discovery.Device{}}
+	r.reporters = a.newReporters(c, func(node string) { a.sliceChanged(r, r.slicesOf(node)...) })
 	r.informer = kubeslotinformers.NewFilteredDeviceSliceInformer(a.config.Client, 0, cache.Indexers{byHash: func(obj any) ([]string, error) {
 		return r.hashes(obj.(*v1alpha1.DeviceSlice)), nil
-	}}, selected)
+	}}, discoveryOf(c.Name))
 	// These fail for an informer alone that has been started.
 	_ = r.informer.SetTransform(func(obj any) (any, error) {
 		if s, ok := obj.(*v1alpha1.DeviceSlice); ok {
-			small := *s
+			small := *s // tests' clients share their objects
 			small.ManagedFields = nil
 			obj = &small
 		}
@@ -68,13 +65,20 @@ func (a *Agent) newReach(c *v0.Configuration) *reach {
 	return r
 }
 
+// discoveryOf selects the DeviceSlices and Leases of a Configuration with spec.discovery.
+func discoveryOf(configuration string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Set{deviceslices.DiscoveryLabel: configuration}.String()
+	}
+}
+
 // sliceWritten has it found out whether the slice's node is selected.
 func (a *Agent) sliceWritten(r *reach, obj any) {
 	slice, ok := obj.(*v1alpha1.DeviceSlice)
 	if !ok || len(r.hashes(slice)) == 0 {
 		return
 	}
-	r.reporters.ask(slice.Spec.NodeName, func() { a.sliceChanged(r, slice) })
+	r.reporters.ask(slice.Spec.NodeName)
 }
 
 // sliceChanged tells pods here of devices that are other than before, or gone. versions
@@ -141,6 +145,16 @@ func (r *reach) hashes(s *v1alpha1.DeviceSlice) []string {
 		}
 	}
 	return hashes
+}
+
+// slicesOf are a node's slices.
+func (r *reach) slicesOf(node string) (all []any) {
+	for _, obj := range r.informer.GetStore().List() {
+		if obj.(*v1alpha1.DeviceSlice).Spec.NodeName == node {
+			all = append(all, obj)
+		}
+	}
+	return all
 }
 
 // reportedBy are the slices that have the device, of nodes that are selected, the oldest

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -32,11 +31,11 @@ type reporters struct {
 	node     string // this one, which is selected
 	selector labels.Selector
 	get      func(ctx context.Context, node string) (*corev1.Node, error)
-	clock    clock.WithTicker
+	changed  func(node string) // called with a node of which the answer is another than before
 
 	mu      sync.Mutex
 	answers map[string]answer
-	waiting map[string]func() // what to call with an answer, by node
+	waiting map[string]bool // nodes that are to be asked for
 	wake    chan struct{}
 }
 
@@ -46,12 +45,12 @@ type answer struct {
 	at       time.Time
 }
 
-func (a *Agent) newReporters(c *v0.Configuration) *reporters {
-	return &reporters{node: a.config.NodeName, selector: labels.SelectorFromSet(c.Spec.Discovery.NodeSelector), clock: a.config.Clock,
+func (a *Agent) newReporters(c *v0.Configuration, changed func(node string)) *reporters {
+	return &reporters{node: a.config.NodeName, selector: labels.SelectorFromSet(c.Spec.Discovery.NodeSelector),
 		get: func(ctx context.Context, node string) (*corev1.Node, error) {
 			return a.config.KubeClient.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		},
-		answers: map[string]answer{}, waiting: map[string]func(){}, wake: make(chan struct{}, 1)}
+		changed: changed, answers: map[string]answer{}, waiting: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // selected reports whether the node is known to be selected.
@@ -65,17 +64,16 @@ func (r *reporters) selected(node string) bool {
 }
 
 // ask has it found out whether the node is selected, unless that was done just now.
-// changed is called if the answer is another than before.
-func (r *reporters) ask(node string, changed func()) {
+func (r *reporters) ask(node string) {
 	if node == r.node || r.selector.Empty() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a, ok := r.answers[node]; ok && r.clock.Since(a.at) < askAgain {
+	if a, ok := r.answers[node]; ok && time.Since(a.at) < askAgain {
 		return
 	}
-	r.waiting[node] = changed
+	r.waiting[node] = true
 	wake(r.wake)
 }
 
@@ -84,7 +82,7 @@ func (r *reporters) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var retry <-chan time.Time
 		if !r.askAll(ctx) {
-			retry = r.clock.After(askRetry)
+			retry = time.After(askRetry)
 		}
 		select {
 		case <-ctx.Done():
@@ -98,29 +96,27 @@ func (r *reporters) run(ctx context.Context) {
 func (r *reporters) askAll(ctx context.Context) (done bool) {
 	r.mu.Lock()
 	waiting := r.waiting
-	r.waiting = map[string]func(){}
+	r.waiting = map[string]bool{}
 	r.mu.Unlock()
 	done = true
-	for node, changed := range waiting {
+	for node := range waiting {
 		selected, err := r.look(ctx, node)
 		r.mu.Lock()
 		if err != nil {
-			if _, newer := r.waiting[node]; !newer {
-				r.waiting[node] = changed
-			}
+			r.waiting[node] = true
 			r.mu.Unlock()
 			done = false
 			klog.FromContext(ctx).V(2).Info("Cannot find out whether a node is selected that reports devices, asking again", "node", node, "reason", err)
 			continue
 		}
 		before := r.answers[node]
-		r.answers[node] = answer{selected, r.clock.Now()}
+		r.answers[node] = answer{selected, time.Now()}
 		r.mu.Unlock()
 		if !selected {
 			klog.FromContext(ctx).Info("Left out the devices that a node reports: spec.discovery.nodeSelector does not select it", "node", node)
 		}
 		if before.selected != selected {
-			changed()
+			r.changed(node)
 		}
 	}
 	return done

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // A node that is not selected changes nothing of what those that are say, whatever its
@@ -75,4 +77,50 @@ func TestPropertiesOfANodeThatIsNotSelected(t *testing.T) {
 			})
 		})
 	}
+}
+
+// All slices of a node count from when it is known to be selected: pods are notified of each one's devices.
+func TestAllSlicesOfANodeThatIsSelected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		c.Spec.Discovery = &v0.Discovery{NodeSelector: map[string]string{"net": "shop"}}
+		api := newAPI(c)
+		for _, name := range []string{"n1", "n2"} {
+			n := node(name)
+			n.Labels = map[string]string{"net": "shop"}
+			if err := api.kube.Tracker().Add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var away atomic.Bool // so that both slices wait for one answer
+		away.Store(true)
+		api.kube.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("connection refused")
+		})
+		agent := api.start(t, "n2", silent())
+		slices := api.KubeslotV1alpha1().DeviceSlices()
+		for _, id := range []string{"foo0", "foo1"} {
+			slice := &v1alpha1.DeviceSlice{
+				ObjectMeta: metav1.ObjectMeta{Name: "n1-" + id,
+					Labels: map[string]string{deviceslices.DiscoveryLabel: "cam"}},
+				Spec: v1alpha1.DeviceSliceSpec{NodeName: "n1", Devices: []v1alpha1.Device{{
+					Configuration: reports.Reference(c), ID: id, Shared: true,
+					Hash: slot.InstanceHash(id, true, "", slot.ShortHash)}}}}
+			if _, err := slices.Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Second)
+		away.Store(false)
+		pass(askRetry)
+		if reached, _ := agent.Reached("cam"); reached != 2 {
+			t.Fatalf("reaches %d devices, want 2", reached)
+		}
+		for _, id := range []string{"foo0", "foo1"} {
+			if err := slices.Delete(t.Context(), "n1-"+id, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			agent.wantNotified(t, instanceOf("cam", id)+" DeviceGone ")
+		}
+	})
 }

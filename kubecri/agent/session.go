@@ -2,7 +2,8 @@ package agent
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -41,7 +42,7 @@ func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected 
 	logger := klog.FromContext(ctx).WithValues(
 		"configuration", klog.KObj(c), "handler", c.Spec.DiscoveryHandler.Name)
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, logger))
-	now := a.config.Clock.Now()
+	now := time.Now()
 	s := &session{configuration: c, stop: stop, selected: selected,
 		reports:  reports.New(a.config.Grace, now, a.registered()),
 		problems: map[string]v1alpha1.Problem{}, warned: map[string]bool{}}
@@ -67,7 +68,7 @@ func (a *Agent) update(ctx context.Context, s *session, change func(r *reports.R
 		a.mu.Unlock()
 		return
 	}
-	change(&s.reports, a.config.Clock.Now())
+	change(&s.reports, time.Now())
 	record := a.settle(ctx, s)
 	a.mu.Unlock()
 	record()
@@ -77,11 +78,12 @@ func (a *Agent) update(ctx context.Context, s *session, change func(r *reports.R
 // that and records Events of it. registry.mu must be held, and not while that runs.
 func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	logger, c, was := klog.FromContext(ctx), s.configuration, s.standing
-	now := a.config.Clock.Now()
+	now := time.Now()
 	cleared := s.reports.Settled() // if was is not: other nodes see the devices
 	over := s.reports.Expire(now)
-	s.standing = s.reports.Stands(now, a.named(c))
-	a.limit(s, &s.standing)
+	named := a.named(c)
+	s.standing = s.reports.Stands(now, named)
+	s.limit(named)
 	rejected := reports.Summary(s.standing.Rejected)
 	leftOut := rejected != "" && rejected != s.rejected
 	leftOutCount := reports.Count(s.standing.Rejected)
@@ -94,20 +96,12 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	if !s.standing.Next.IsZero() {
 		wake(a.timed)
 	}
-	type loss struct {
-		source  string
-		devices int
-	}
-	var lost []loss
+	lost := map[string]int{} // how many devices of each source
 	for _, w := range over {
-		n := 0
 		for hash := range w.Devices {
 			if _, ok := s.standing.Devices[hash]; !ok {
-				n++
+				lost[w.Source]++
 			}
-		}
-		if n > 0 {
-			lost = append(lost, loss{w.Source, n})
 		}
 	}
 	former := 0
@@ -130,13 +124,14 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 				a.warning(c, reasonRejected, times, "Node %s leaves out %s", a.config.NodeName, rejected)
 			})
 		}
-		for _, l := range lost {
-			a.notices.add(noticeKind{c.Name, l.source, reasonLost}, func(times int) {
+		for _, source := range slices.Sorted(maps.Keys(lost)) {
+			a.notices.add(noticeKind{c.Name, source, reasonLost}, func(times int) {
 				logger.Info("Withdrew the devices of a source that does not work",
-					"source", l.source, "devices", l.devices, "times", times)
+					"source", source, "devices", lost[source], "times", times)
 				a.warning(c, reasonLost, times,
-					"Node %s no longer reports %d devices: %s has not worked since they were reported last",
-					a.config.NodeName, l.devices, sourceName(l.source))
+					"Node %s no longer reports %d devices: discovery handler %s has not worked since they were "+
+						"reported last",
+					a.config.NodeName, lost[source], source)
 			})
 		}
 		if former > 0 {
@@ -164,15 +159,11 @@ func (a *Agent) lostFormer(c *v0.Configuration, was, is *reports.Standing) (n in
 	if was.Settled || was.Unreported == is.Unreported {
 		return 0
 	}
-	for _, slice := range a.writer.Own() {
-		for i := range slice.Spec.Devices {
-			d := &slice.Spec.Devices[i]
-			if d.Gone || d.Configuration != reports.Reference(c) {
-				continue
-			}
-			if _, ok := is.Devices[d.Hash]; !ok && was.Age(d.Hash, d.Shared) < reports.Withdrawn && is.Age(d.Hash, d.Shared) == reports.Withdrawn {
-				n++
-			}
+	for d := range a.written(c) {
+		_, there := is.Devices[d.Hash]
+		if !there && !d.Gone && was.Age(d.Hash, d.Shared) < reports.Withdrawn &&
+			is.Age(d.Hash, d.Shared) == reports.Withdrawn {
+			n++
 		}
 	}
 	return n
@@ -184,31 +175,21 @@ func (a *Agent) passTime(ctx context.Context) {
 		next := a.notices.due()
 		var records []func()
 		a.mu.Lock()
-		now := a.config.Clock.Now()
+		now := time.Now()
 		for _, s := range a.sessions {
 			if at := s.standing.Next; !at.IsZero() && !at.After(now) {
 				records = append(records, a.settle(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("configuration", klog.KObj(s.configuration))), s))
 			}
-			next = earlier(next, s.standing.Next)
+			next = reports.Earlier(next, s.standing.Next)
 		}
 		a.mu.Unlock()
 		for _, f := range records {
 			f()
 		}
-		var elapsed <-chan time.Time
-		stop := func() bool { return true }
+		wait := time.Hour // when nothing is due
 		if !next.IsZero() {
-			timer := a.config.Clock.NewTimer(next.Sub(now))
-			elapsed, stop = timer.C(), timer.Stop
+			wait = next.Sub(now)
 		}
-		select {
-		case <-elapsed:
-		case <-a.timed:
-		case <-ctx.Done():
-		}
-		stop()
+		sleep(ctx, wait, a.timed)
 	}
 }
-
-// sourceName is a source in a message.
-func sourceName(id string) string { return fmt.Sprintf("discovery handler %s", id) }

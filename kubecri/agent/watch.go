@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -14,17 +15,19 @@ import (
 // watch makes every change of a Configuration queue its name and those that depend on
 // it, and every other one that matters wake the writer.
 func (a *Agent) watch() error {
-	queue := func(obj any) {
-		// An informer's objects always have a name.
-		name, err := cache.DeletionHandlingObjectToName(obj)
-		if err != nil {
-			return
-		}
-		a.configurations.Add(name.Name)
+	queue := func(changed *v0.Configuration, _ bool) {
+		a.configurations.Add(changed.Name)
 		for _, c := range a.allConfigurations() { // named as an Instance of it
-			if v0.MayNameInstanceOf(name.Name, c.Name) {
+			if v0.MayNameInstanceOf(changed.Name, c.Name) {
 				a.configurations.Add(c.Name)
 			}
+		}
+	}
+	wakeWriter := func(s *v1alpha1.DeviceSlice, gone bool) {
+		if gone {
+			a.writer.SliceGone(s)
+		} else {
+			a.writer.Wake()
 		}
 	}
 	for _, w := range []struct {
@@ -32,12 +35,8 @@ func (a *Agent) watch() error {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{"Configurations", a.config.Configurations.Informer(), onChange(queue)},
-		{"DeviceSlices", a.config.Slices.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { a.writer.Wake() },
-			UpdateFunc: func(any, any) { a.writer.Wake() },
-			DeleteFunc: a.sliceGone,
-		}},
+		{"Configurations", a.config.Configurations.Informer(), informers.Each(queue)},
+		{"DeviceSlices", a.config.Slices.Informer(), informers.Each(wakeWriter)},
 		{"Nodes", a.config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { a.nodeChanged() },
 			UpdateFunc: func(old, node any) { a.nodeUpdated(old.(*corev1.Node), node.(*corev1.Node)) },
@@ -50,23 +49,6 @@ func (a *Agent) watch() error {
 		a.synced = append(a.synced, registration.HasSynced)
 	}
 	return nil
-}
-
-func onChange(handle func(any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    handle,
-		UpdateFunc: func(_, obj any) { handle(obj) },
-		DeleteFunc: handle,
-	}
-}
-
-func (a *Agent) sliceGone(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	if s, ok := obj.(*v1alpha1.DeviceSlice); ok {
-		a.writer.SliceGone(s)
-	}
 }
 
 func (a *Agent) nodeUpdated(old, node *corev1.Node) {

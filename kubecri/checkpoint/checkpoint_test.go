@@ -53,6 +53,18 @@ func TestWriteAndLoad(t *testing.T) {
 	}
 }
 
+// Devices are read as a kubecri wrote them that had no names for their fields but Go's.
+func TestFormerNamesOfFields(t *testing.T) {
+	var got Device
+	err := json.Unmarshal([]byte(`{"handler": "onvif", "device": {"ID": "foo0", "Properties": {"URL": "rtsp://a"},
+		"Variables": null, "BrokerVariables": null,
+		"Mounts": [{"ContainerPath": "/data", "HostPath": "/srv", "ReadOnly": true}],
+		"DeviceSpecs": [{"ContainerPath": "/dev/a", "HostPath": "/dev/b", "Permissions": "rw"}]}}`), &got)
+	if diff := cmp.Diff(sample().Devices["cam-8120fe"], got); err != nil || diff != "" {
+		t.Errorf("(-want +got), error %v:\n%s", err, diff)
+	}
+}
+
 // After a write that failed, also what the file says already is written: no error means that the disk
 // can be written.
 func TestWriteAfterAnError(t *testing.T) {

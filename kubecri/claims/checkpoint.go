@@ -187,7 +187,8 @@ func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkp
 	now := checkpoint.Checkpoint{MarkedSince: c.saved.since, Devices: map[string]checkpoint.Device{}}
 	for _, claim := range c.store.all() {
 		name, err := claim.Slot()
-		if err != nil {
+		_, going := c.store.going.Load(claim.UID)
+		if err != nil || going && !c.containers.uses(name) {
 			continue
 		}
 		now.Claims = append(now.Claims, checkpoint.Claim{Slot: claim.Name, Spec: claim.Spec})

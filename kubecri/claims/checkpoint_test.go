@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // awaitCheckpoint waits until the file has claims of these slots, in order.
@@ -84,6 +87,57 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	last.remove("c3")
 	last.want(t, "cam-a1-0", "")
 	awaitCheckpoint(t, path)
+}
+
+// The checkpoint does not have a claim any more when it is deleted: a process that starts then, and does not
+// reach the API server, would take it for the node's. It is not written again for each try.
+func TestCheckpointForgetsAClaimBeforeItsDeletion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	a := newAPI(t, 1, nil)
+	f := start(t, a, &fakeRuntime{}, setup{checkpoint: path})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	awaitCheckpoint(t, path, "cam-a1-0")
+	tries := make(chan os.FileInfo, 100)
+	a.set(func(verb string, do func() error) error {
+		if c, err := checkpoint.Load(path); err != nil || len(c.Claims) > 0 {
+			t.Errorf("the checkpoint has %v (%v) at the deletion", c.Claims, err)
+		}
+		info, err := os.Stat(path)
+		if tries <- info; err != nil || len(tries) < 3 {
+			return apierrors.NewTooManyRequests("later", 1)
+		}
+		return do()
+	})
+	f.remove("c1")
+	f.want(t, "cam-a1-0", "")
+	for first := <-tries; len(tries) > 0; {
+		if again := <-tries; !os.SameFile(first, again) {
+			t.Error("the checkpoint was written again")
+		}
+	}
+}
+
+// A claim whose deletion was refused is held again: the checkpoint has it again, or nothing could start with it
+// after a restart while the API server is away.
+func TestCheckpointHasAClaimThatIsHeldAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	a := newAPI(t, 1, nil)
+	f := start(t, a, &fakeRuntime{}, setup{checkpoint: path})
+	name := slot.Name{Instance: "cam-a1", Index: 0}
+	spec := v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel, Holder: "dra:claim:",
+		ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "default", Name: "claim", UID: "claim"}}
+	if wrote, other, err := f.HoldFor(t.Context(), name, spec); !wrote || other != nil || err != nil {
+		t.Fatalf("held: %v, %v, %v", wrote, other, err)
+	}
+	a.set(func(string, func() error) error { return apierrors.NewTooManyRequests("later", 1) })
+	if err := f.GiveBack(t.Context(), name); err == nil {
+		t.Fatal("a deletion that is refused is no error")
+	}
+	awaitCheckpoint(t, path)
+	if wrote, other, err := f.HoldFor(t.Context(), name, spec); wrote || other != nil || err != nil {
+		t.Fatalf("held again: %v, %v, %v", wrote, other, err)
+	}
+	awaitCheckpoint(t, path, name.String())
 }
 
 // A checkpoint that cannot be read is as none, and is written anew.

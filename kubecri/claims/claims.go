@@ -217,13 +217,9 @@ func (c *Claims) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// ContainerRemoved says that the runtime has removed a container. It returns at
-// once; the container's claims are released as soon as the API server takes it.
-func (c *Claims) ContainerRemoved(id string) { c.enqueue(c.containers.remove(id)) }
-
-// SandboxStopped says that the runtime has stopped or removed a sandbox: none of
-// its containers can start again. It returns at once.
-func (c *Claims) SandboxStopped(id string) { c.enqueue(c.containers.remove(id)) }
+// Removed says that the runtime has removed a container or a sandbox, or has stopped a sandbox: none of its
+// containers can start again. It returns at once; claims are released as soon as the API server takes it.
+func (c *Claims) Removed(id string) { c.enqueue(c.containers.remove(id)) }
 
 // Resync asks the runtime soon what containers there are.
 func (c *Claims) Resync() { ask(c.relist) }

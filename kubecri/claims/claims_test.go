@@ -230,8 +230,8 @@ func TestARefusedSlotGivesBackTheOthers(t *testing.T) {
 
 func TestReleaseWithTheLastContainer(t *testing.T) {
 	for name, last := range map[string]func(*fixture){
-		"removed":         func(f *fixture) { f.ContainerRemoved("c2") },
-		"sandbox stopped": func(f *fixture) { f.SandboxStopped("box-u1") },
+		"removed":         func(f *fixture) { f.Removed("c2") },
+		"sandbox stopped": func(f *fixture) { f.Removed("box-u1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{})
@@ -244,8 +244,8 @@ func TestReleaseWithTheLastContainer(t *testing.T) {
 			taken.Created("c1")
 			f.mustCreate(t, "c2", "u1", "cam", "cam-a1-0")
 			f.mustCreate(t, "other", "u2", "cam-a1", "cam-a1-1")
-			f.ContainerRemoved("c1")
-			f.ContainerRemoved("never heard of")
+			f.Removed("c1")
+			f.Removed("never heard of")
 			f.still(t, "cam-a1-0", "CL u1 node-a")
 			if got := f.api.claim(t, "cam-a1-0").Spec.Container; got != "init" {
 				t.Errorf("the claim is of container %q", got)
@@ -264,7 +264,7 @@ func TestReleaseOutlastsAnAPIOutage(t *testing.T) {
 	f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
 	f.api.set(away)
-	f.ContainerRemoved("c1")
+	f.Removed("c1")
 	if err := f.reconcile(t.Context(), mustSlot(t, "cam-a1-0")); err == nil {
 		t.Fatal("no error while the API server is down")
 	}
@@ -310,7 +310,7 @@ func TestAnUncertainCreateIsLeftToTheRuntimesWord(t *testing.T) {
 	taken.Failed(status.Error(codes.DeadlineExceeded, "late"))
 	await(t, "the runtime to be asked", func() bool { return f.containers.has("c1") })
 	f.still(t, "cam-a1-0", "CL u1 node-a")
-	f.ContainerRemoved("c1")
+	f.Removed("c1")
 	f.want(t, "cam-a1-0", "")
 }
 

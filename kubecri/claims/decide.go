@@ -74,7 +74,11 @@ func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 		// Of another pod, which has no container here, or at another level. A ResourceClaim's has no
 		// container that is known here.
 		d.remove = c != nil && !c.Spec.ByDRA()
-		if v.slot.Index < v.capacity && now.Sub(known.remade) >= remakeInterval {
+		switch wait := remakeInterval - now.Sub(known.remade); {
+		case v.slot.Index >= v.capacity: // the API server would have none of it
+		case wait > 0:
+			d.recheck = wait
+		default:
 			d.remake = &held[0]
 		}
 		return d

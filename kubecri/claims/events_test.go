@@ -149,7 +149,7 @@ func TestDrainWaitsForReleases(t *testing.T) {
 	f := withContainer(t, runtimeapi.ContainerState_CONTAINER_EXITED)
 	f.Drain(t.Context()) // nothing to wait for
 	f.api.set(away)
-	f.ContainerRemoved("c1")
+	f.Removed("c1")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	f.Drain(ctx) // ends, although the API server is down

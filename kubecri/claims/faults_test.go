@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,8 +111,42 @@ func TestAClaimDeletedByHandIsMadeAgain(t *testing.T) {
 	await(t, "the informer", func() bool { c := f.store.get(mustSlot(t, "cam-a1-0")); return c == nil || c.UID != uid })
 	f.still(t, "cam-a1-0", "")
 	clock.Step(remakeInterval)
-	f.Resync()
 	f.want(t, "cam-a1-0", "IL u1 node-a")
+}
+
+// A deletion that was not answered may be done later: the pod's next container gets another claim. One that
+// the API server has not got, or has refused, leaves the claim as it is.
+func TestADeletionThatWasNotAnswered(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		another bool
+	}{
+		"no answer": {errNoWord, true},
+		"broken":    {fmt.Errorf("delete: %w", &net.OpError{Op: "read", Err: syscall.ECONNRESET}), true},
+		"not sent":  {fmt.Errorf("delete: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), false},
+		"refused":   {apierrors.NewTooManyRequests("later", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
+			f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+			before, asked := f.api.claim(t, "cam-a1-0").UID, make(chan bool)
+			first, taking := sync.OnceFunc(func() { close(asked) }), atomic.Bool{}
+			f.api.set(func(verb string, do func() error) error {
+				if verb == "delete" && !taking.Load() {
+					first()
+					return test.err
+				}
+				taking.Store(true) // the next container's create, and what follows
+				return do()
+			})
+			f.remove("c1")
+			<-asked
+			f.mustCreate(t, "c2", "u1", "cam", "cam-a1-0")
+			if now := f.api.claim(t, "cam-a1-0").UID; (now != before) != test.another {
+				t.Errorf("claim %s after %s, want another: %t", now, before, test.another)
+			}
+		})
+	}
 }
 
 // Nobody sees that it is missing while its container is being created.

@@ -332,7 +332,7 @@ func (f *fixture) remove(id string) {
 	f.runtime.change(func() {
 		f.runtime.containers = slices.DeleteFunc(f.runtime.containers, func(c *runtimeapi.Container) bool { return c.Id == id })
 	})
-	f.ContainerRemoved(id)
+	f.Removed(id)
 }
 
 // await waits until ok.

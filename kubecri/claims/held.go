@@ -2,8 +2,8 @@ package claims
 
 import "maps"
 
-// Held returns the Instances of which this node holds slots, by a container or by a claim; false while
-// that is not known. Their devices stay in the node's DeviceSlices when the node sees them no more, as
+// Held returns the Instances of which this node holds slots, by a container or by a claim, or is about to;
+// false while that is not known. Their devices stay in the node's DeviceSlices when the node sees them no more, as
 // gone: claims count only where the node lists the device. It does not block.
 func (c *Claims) Held() (instances map[string]bool, known bool) {
 	if !c.isSynced() || !c.isKnown() {
@@ -15,6 +15,9 @@ func (c *Claims) Held() (instances map[string]bool, known bool) {
 	}
 	for _, name := range c.store.names() {
 		held[name.Instance] = true
+	}
+	if k := c.config.Kubelet; k != nil && k.Gives != nil {
+		k.Gives(held)
 	}
 	return held, true
 }

@@ -28,6 +28,9 @@ type Kubelet struct {
 	// Keeps reports whether the claim of a slot that no container uses stays. While it is called, and
 	// until the claim is gone, nobody else is at the slot's claim.
 	Keeps func(name slot.Name) bool
+	// Gives, if set, adds the Instances of which slots are about to be given, or are without a claim. It is
+	// as Config.HeldChanged is.
+	Gives func(instances map[string]bool)
 }
 
 // afterEnd is when the kubelet is asked again after something has ended: it may run a container again,
@@ -109,8 +112,14 @@ func (c *Claims) HoldFor(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 		return false, nil, err
 	}
 	defer unlock()
+	there := c.store.get(name)
 	switch {
-	case c.savedHold(name, spec) || same(c.store.get(name), spec):
+	case c.savedHold(name, spec):
+		return false, nil, nil
+	case same(there, spec) && c.stands(name, there):
+		if _, going := c.store.going.LoadAndDelete(there.UID); going && c.config.Checkpoint != "" {
+			_ = c.writeCheckpoint() // it stays, and the checkpoint may lack it; CheckpointError says why it does still
+		}
 		return false, nil, nil
 	case !c.isSynced():
 		return false, nil, errors.New("the API server has not yet said which Configurations and SlotClaims there are")

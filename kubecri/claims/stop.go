@@ -188,7 +188,7 @@ func (c *Claims) stop(ctx context.Context, u user, left time.Duration) error {
 		if _, err := c.config.Stopper.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: u.id}); err != nil {
 			return fmt.Errorf("remove container %s before it starts: %w", u.id, err)
 		}
-		c.ContainerRemoved(u.id)
+		c.Removed(u.id)
 		return nil
 	default:
 		return fmt.Errorf("the runtime has stopped container %s, and says that it is %s", u.id, state)

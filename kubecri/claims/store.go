@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -26,7 +27,15 @@ type store struct {
 	cached  cache.Indexer
 	own     *ownwrites.Writes[*v1alpha1.SlotClaim]
 	writing Locks[slot.Name] // one at a time
+	// going says how claims are going, by UID, from when they are first to be deleted until they are.
+	going sync.Map
 }
+
+// How a claim is going.
+const (
+	toGo      = iota // no deletion of it can have been done
+	mayBeGone        // one was not answered: the API server may have done it, or do it at any time
+)
 
 // InstanceIndex is our index of informers of claims: by Instance.
 const InstanceIndex = "kubecri/claims/instance"
@@ -121,5 +130,6 @@ func (s *store) merged(shown []any) []*v1alpha1.SlotClaim {
 func (s *store) saw(name slot.Name, uid types.UID) {
 	if claim := s.shown(name); claim == nil || claim.UID != uid {
 		s.own.Gone(name.String(), uid)
+		s.going.Delete(uid)
 	}
 }

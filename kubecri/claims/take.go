@@ -105,7 +105,7 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	}
 	there := c.store.get(g.Slot)
 	holds := same(there, spec)
-	if err := check(g, c.configurations(), holds); err != nil || holds && c.fence.stands(g.Slot, there) {
+	if err := check(g, c.configurations(), holds); err != nil || holds && c.stands(g.Slot, there) {
 		return false, err
 	}
 	labelsOf := func() (map[string]string, error) { return c.config.Namespaces(ctx, r.Pod.Namespace) }
@@ -120,6 +120,13 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 		return false, refuseHeld(g.Slot, other)
 	}
 	return wrote, err
+}
+
+// stands reports whether it is certain that nobody has released the claim, or is about to: neither the
+// controller, nor this process by a deletion that was not answered.
+func (c *Claims) stands(name slot.Name, claim *v1alpha1.SlotClaim) bool {
+	how, _ := c.store.going.Load(claim.UID)
+	return how != mayBeGone && c.fence.stands(name, claim)
 }
 
 // ErrNotBelieved is the error of a claim in the way by another node, of a device that this node alone
@@ -166,7 +173,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			return false, nil, err
 		}
 	}
-	wrote, other, err = c.store.create(ctx, name, spec, owner, c.fence.stands)
+	wrote, other, err = c.store.create(ctx, name, spec, owner, c.stands)
 	made := c.store.get(name)
 	if err != nil || other != nil || made == nil {
 		return wrote, other, err
@@ -185,8 +192,13 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 	return true, nil, nil
 }
 
-// release deletes this node's claim of the slot.
+// release deletes this node's claim of the slot. The checkpoint does not have it by then, if it can be
+// written: a process that starts while the API server is away takes what it has for the node's.
 func (c *Claims) release(ctx context.Context, name slot.Name, claim *v1alpha1.SlotClaim) error {
+	c.store.going.LoadOrStore(claim.UID, toGo)
+	if c.config.Checkpoint != "" && c.isSynced() {
+		_ = c.writeCheckpoint() // CheckpointError says why not
+	}
 	if err := c.store.remove(ctx, name, claim.UID); err != nil {
 		return err
 	}

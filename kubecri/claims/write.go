@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +51,10 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 			s.own.Wrote(there)
 			return false, nil, nil
 		default:
+			if ours := s.get(name); ours != nil && ours.UID != there.UID {
+				// The watch does not show yet that it is gone.
+				s.own.Gone(name.String(), ours.UID)
+			}
 			return false, there, nil
 		}
 	}
@@ -59,8 +65,22 @@ func (s *store) create(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 func (s *store) remove(ctx context.Context, name slot.Name, uid types.UID) error {
 	err := s.API.Delete(ctx, name.String(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if mayBeDone(err) {
+			s.going.Store(uid, mayBeGone)
+		}
 		return fmt.Errorf("delete SlotClaim %s: %w", name, err)
 	}
 	s.own.Deleted(name.String(), uid)
+	s.going.Delete(uid)
 	return nil
+}
+
+// mayBeDone reports whether the API server may have done what it was asked, or do it yet, although the call
+// has failed: no answer of its own says that it did not, and it was reached.
+func mayBeDone(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return !ok || op.Op != "dial"
 }

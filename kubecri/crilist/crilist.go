@@ -121,26 +121,29 @@ func (p *parts) readySandboxes(ctx context.Context) error {
 }
 
 // usefulContainers lists the containers that may live and those of ready sandboxes: one of
-// another sandbox that has ended cannot start again.
+// another sandbox that has ended cannot start again. It asks in the order of a container's life, so
+// that one whose state changes meanwhile is in one of the lists.
 func (p *parts) usefulContainers(ctx context.Context) error {
-	filters := map[string]*runtimeapi.ContainerFilter{
-		"that run":         inState(runtimeapi.ContainerState_CONTAINER_RUNNING),
-		"of unknown state": inState(runtimeapi.ContainerState_CONTAINER_UNKNOWN),
-	}
+	var filters []containerFilter
 	if p.readyKnown {
 		for id, s := range p.sandboxes {
 			if s.State == runtimeapi.PodSandboxState_SANDBOX_READY {
-				filters["of pod sandbox "+id] = &runtimeapi.ContainerFilter{PodSandboxId: id}
+				filters = append(filters, containerFilter{"of pod sandbox " + id,
+					&runtimeapi.ContainerFilter{PodSandboxId: id}})
 			}
 		}
 	} else {
-		filters["that are created"] = inState(runtimeapi.ContainerState_CONTAINER_CREATED)
-		filters["that have exited"] = inState(runtimeapi.ContainerState_CONTAINER_EXITED)
+		filters = append(filters, inState("that are created", runtimeapi.ContainerState_CONTAINER_CREATED))
 	}
-	for what, filter := range filters {
-		containers, err := listContainers(ctx, p, filter)
+	filters = append(filters, inState("that run", runtimeapi.ContainerState_CONTAINER_RUNNING),
+		inState("of unknown state", runtimeapi.ContainerState_CONTAINER_UNKNOWN))
+	if !p.readyKnown {
+		filters = append(filters, inState("that have exited", runtimeapi.ContainerState_CONTAINER_EXITED))
+	}
+	for _, filter := range filters {
+		containers, err := listContainers(ctx, p, filter.ContainerFilter)
 		if err != nil {
-			return fmt.Errorf("list the containers %s: %w", what, advised(err))
+			return fmt.Errorf("list the containers %s: %w", filter.what, advised(err))
 		}
 		for _, c := range containers {
 			// One that has just started is in two lists.
@@ -152,8 +155,15 @@ func (p *parts) usefulContainers(ctx context.Context) error {
 	return nil
 }
 
-func inState(state runtimeapi.ContainerState) *runtimeapi.ContainerFilter {
-	return &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: state}}
+// containerFilter is a part of the runtime's containers, in words, too.
+type containerFilter struct {
+	what string
+	*runtimeapi.ContainerFilter
+}
+
+func inState(what string, state runtimeapi.ContainerState) containerFilter {
+	return containerFilter{what,
+		&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: state}}}
 }
 
 // missingSandboxes asks about each sandbox that may matter and is not known: all of them,

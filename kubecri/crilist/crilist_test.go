@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -46,6 +47,8 @@ type server struct {
 	breaksAfter int
 	// limit is how much it sends in a message.
 	limit int
+	// part, if set, is called after each list of a part of the containers.
+	part func()
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -67,7 +70,10 @@ func (s *server) ListContainers(_ context.Context, r *runtimeapi.ListContainersR
 		if state := r.GetFilter().GetState(); state != nil && state.State != c.State {
 			continue
 		}
-		response.Containers = append(response.Containers, c)
+		response.Containers = append(response.Containers, proto.CloneOf(c))
+	}
+	if r.Filter != nil && s.part != nil {
+		s.part()
 	}
 	return response, nil
 }
@@ -229,6 +235,38 @@ func TestList(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A container whose state changes between two parts of the list is in one of them.
+func TestAStateChangesMeanwhile(t *testing.T) {
+	for _, change := range [][2]runtimeapi.ContainerState{{created, running}, {running, exited}, {running, unknown}} {
+		for after := range 4 {
+			s := &server{limit: limit}
+			for i := range 10 { // so that neither list fits
+				s.add(fmt.Sprint("big", i), ready, s.text(2), states{running: s.text(1), exited: s.text(1)})
+			}
+			s.add("pod", ready, nil, states{change[0]: nil})
+			changing := s.containers[len(s.containers)-1]
+			client := s.client(t)
+			for range 3 {
+				changing.State = change[0]
+				parts := 0
+				s.part = func() {
+					if parts++; parts == after {
+						changing.State = change[1]
+					}
+				}
+				got, err := List(t.Context(), client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.ContainsFunc(got.Containers,
+					func(c *runtimeapi.Container) bool { return c.Id == changing.Id }) {
+					t.Fatalf("a container that is %s, and %s after part %d, is not listed", change[0], change[1], after)
+				}
+			}
+		}
 	}
 }
 

@@ -28,10 +28,13 @@ type api struct {
 	follow  []func(name slot.Name, c *v1alpha1.SlotClaim, gone bool)
 	// cut has each call wait for the end of its context.
 	cut bool
-	// deleting, if set, is called before each deletion.
-	deleting func()
-	// lost has a create be done, and its answer be lost.
+	// creating and deleting, if set, are called before each create and each deletion.
+	creating, deleting func()
+	// lost has a create or a deletion be done, and its answer be lost.
 	lost bool
+	// late has a deletion be done by deliver alone, and its answer be lost.
+	late       bool
+	onTheirWay []func()
 	// refusal, if there is one, is the answer to each call.
 	refusal error
 }
@@ -88,6 +91,9 @@ func (s slotClaims) Create(ctx context.Context, c *v1alpha1.SlotClaim, _ metav1.
 	if err := s.reach(ctx); err != nil {
 		return nil, err
 	}
+	if s.api.creating != nil {
+		s.api.creating()
+	}
 	s.api.mu.Lock()
 	defer s.api.mu.Unlock()
 	s.api.creates++
@@ -100,10 +106,12 @@ func (s slotClaims) Create(ctx context.Context, c *v1alpha1.SlotClaim, _ metav1.
 	s.api.claims[c.Name] = c
 	s.api.notify(c, false)
 	if s.api.lost {
-		return nil, errors.New("the connection was lost")
+		return nil, errLost
 	}
 	return c.DeepCopy(), nil
 }
+
+var errLost = errors.New("the connection was lost")
 
 func (s slotClaims) Get(ctx context.Context, name string, _ metav1.GetOptions) (*v1alpha1.SlotClaim, error) {
 	if err := s.reach(ctx); err != nil {
@@ -126,17 +134,39 @@ func (s slotClaims) Delete(ctx context.Context, name string, o metav1.DeleteOpti
 	}
 	s.api.mu.Lock()
 	defer s.api.mu.Unlock()
-	c := s.api.claims[name]
+	if s.api.late {
+		s.api.onTheirWay = append(s.api.onTheirWay, func() { _ = s.api.remove(name, *o.Preconditions.UID) })
+		return errLost
+	}
+	if err := s.api.remove(name, *o.Preconditions.UID); err != nil || !s.api.lost {
+		return err
+	}
+	return errLost
+}
+
+// remove deletes a claim. The mutex is held.
+func (a *api) remove(name string, uid types.UID) error {
+	c := a.claims[name]
 	switch {
 	case c == nil:
 		return apierrors.NewNotFound(resource, name)
-	case *o.Preconditions.UID != c.UID:
+	case uid != c.UID:
 		return apierrors.NewConflict(resource, name, errors.New("another UID"))
 	}
-	delete(s.api.claims, name)
-	s.api.version++
-	s.api.notify(c, true)
+	delete(a.claims, name)
+	a.version++
+	a.notify(c, true)
 	return nil
+}
+
+// deliver does the deletions that are on their way.
+func (a *api) deliver() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, do := range a.onTheirWay {
+		do()
+	}
+	a.onTheirWay = nil
 }
 
 func (s slotClaims) Patch(ctx context.Context, name string, _ types.PatchType, data []byte,

@@ -1,9 +1,12 @@
 package devicepluginmode
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -73,5 +76,21 @@ func TestSlotOfAResourceClaim(t *testing.T) {
 	}
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Errorf("the other slot is not given: %v", err)
+	}
+}
+
+// What Kubernetes has made a ResourceClaim of is not asked of device plugins: it keeps no slot of theirs.
+func TestRequestsOfResourceClaims(t *testing.T) {
+	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		"akri.sh/cam": apiresource.MustParse("1"), "akri.sh/mic": apiresource.MustParse("2")}}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{main}}}
+	if got, want := requests(pod), map[string]int64{"akri.sh/cam": 1, "akri.sh/mic": 2}; !maps.Equal(got, want) {
+		t.Errorf("requests %v, want %v", got, want)
+	}
+	pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "main", ResourceName: "akri.sh/cam"}}}
+	if got, want := requests(pod), map[string]int64{"akri.sh/mic": 2}; !maps.Equal(got, want) {
+		t.Errorf("requests %v, want %v", got, want)
 	}
 }

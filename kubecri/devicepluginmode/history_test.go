@@ -32,6 +32,19 @@ type podOf struct {
 	slots []slot.Name
 }
 
+// restart has another process be the node's kubecri, which has read the API server. What the former one has asked
+// for is done by then.
+func (k *kubelet) restart(t *testing.T, a *api, spec akriv0.ConfigurationSpec) {
+	former := k.rig
+	a.deliver()
+	k.rig = newRigWith(t, a, former.Node, spec, func(c *Config) {
+		c.Runtime, c.PodResources = former.machine, former.machine
+	}, "east", "west")
+	k.machine, k.retryEvery = former.machine, former.retryEvery
+	k.clock.SetTime(former.clock.Now())
+	k.shown = k.clock.Now()
+}
+
 // show has pod-resources and the runtime show the pods. A pod's containers may not be
 // there yet.
 func (k *kubelet) show(containers bool) {
@@ -94,9 +107,11 @@ func TestHistories(t *testing.T) {
 			nodes = append(nodes, k)
 		}
 		count := 0
+		steps := []string{"start", "start", "start", "stop", "news", "lists", "refresh", "lost", "late", "deliver",
+			"restart"}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			k := nodes[rapid.IntRange(0, 1).Draw(rt, "node")]
-			switch rapid.SampledFrom([]string{"start", "start", "start", "stop", "news", "lists", "refresh", "lost"}).Draw(rt, "step") {
+			switch rapid.SampledFrom(steps).Draw(rt, "step") {
 			case "start":
 				count++
 				of := rapid.SampledFrom(slices.SortedFunc(maps.Keys(k.inventory.keys(true)), func(a, b key) int { return len(a.instance + b.instance) })).Draw(rt, "resource")
@@ -113,15 +128,25 @@ func TestHistories(t *testing.T) {
 			case "refresh":
 				k.step(time.Duration(rapid.IntRange(0, 4).Draw(rt, "seconds")) * time.Second)
 				k.show(rapid.Bool().Draw(rt, "containers"))
-				if err := k.refresh(quiet(rt)); err != nil {
+				if err := k.refresh(quiet(rt)); err != nil && !k.api.lost && !k.api.late {
 					rt.Fatal(err)
 				}
 			case "lost":
 				a.lost = !a.lost
+			case "late":
+				a.late = !a.late
+			case "deliver":
+				a.deliver()
+			case "restart":
+				k.restart(t, a, spec)
+				if err := k.refresh(quiet(rt)); err != nil && !a.lost && !a.late {
+					rt.Fatal(err)
+				}
 			}
 			check(rt, a, nodes, spec)
 		}
-		a.lost = false
+		a.lost, a.late = false, false
+		a.deliver()
 		for _, k := range nodes {
 			clear(k.pods)
 			k.show(true)
@@ -152,7 +177,13 @@ func (k *kubelet) start(rt *rapid.T, of key, n int) {
 	if len(free) < size {
 		return
 	}
-	ids, err := k.prefer(quiet(rt), of, free, nil, size)
+	ctx := quiet(rt)
+	if k.api.late { // what waits for a deletion is not done in time
+		late, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		ctx = late
+	}
+	ids, err := k.prefer(ctx, of, free, nil, size)
 	if err != nil {
 		return
 	}
@@ -161,14 +192,14 @@ func (k *kubelet) start(rt *rapid.T, of key, n int) {
 	}
 	if rapid.Bool().Draw(rt, "refreshed between") {
 		k.show(true)
-		if err := k.refresh(quiet(rt)); err != nil {
+		if err := k.refresh(quiet(rt)); err != nil && !k.api.lost && !k.api.late {
 			rt.Fatal(err)
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(rt, "other choice") == 0 { // the kubelet need not heed us
 		ids = rapid.Permutation(free).Draw(rt, "ids")[:size]
 	}
-	answer, err := k.allocate(quiet(rt), of, ids)
+	answer, err := k.allocate(ctx, of, ids)
 	if err != nil {
 		return
 	}

@@ -100,6 +100,16 @@ func (a *asks) since(all []held, now time.Time) {
 	})
 }
 
+// gives adds the Instances of which slots are about to be given, or were without a claim.
+func (a *asks) gives(instances map[string]bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.Copy(instances, a.choosing)
+	for name := range a.unclaimed {
+		instances[name.Instance] = true
+	}
+}
+
 // release has the slots released, unless they are asked for again. It reports whether one of them was
 // held without a claim, and is free now.
 func (a *asks) release(decided []held) (freed bool) {
@@ -148,22 +158,6 @@ func (p *Plugins) holds(instance string) []held {
 		}
 	}
 	return all
-}
-
-// Held returns the Instances of which this node holds slots, or is about to; false while that is not
-// known. It does not block.
-func (p *Plugins) Held() (instances map[string]bool, known bool) {
-	held, known := p.claims.Held()
-	if !known {
-		return nil, false
-	}
-	p.asks.mu.Lock()
-	defer p.asks.mu.Unlock()
-	maps.Copy(held, p.asks.choosing)
-	for name := range p.asks.unclaimed {
-		held[name.Instance] = true
-	}
-	return held, true
 }
 
 // instance makes the Instance for a decision, of what is known of its device.

@@ -121,11 +121,11 @@ func (p *Plugins) requested() map[string]int64 {
 	return sum
 }
 
-// requests are the amounts of ours that a pod requests.
+// requests are the amounts of ours that a pod requests of device plugins.
 func requests(pod *corev1.Pod) map[string]int64 {
 	amounts := map[string]int64{}
 	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-		if strings.HasPrefix(string(name), assignment.ResourcePrefix) {
+		if strings.HasPrefix(string(name), assignment.ResourcePrefix) && !assignment.ByDRA(pod, "", string(name)) {
 			amounts[string(name)] = quantity.Value()
 		}
 	}

@@ -124,15 +124,15 @@ func TestAnotherNodesClaimOfASharedDevice(t *testing.T) {
 func TestHeld(t *testing.T) {
 	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
 	holds := func() bool {
-		held, known := r.Held()
+		held, known := r.claims.Held()
 		return known && held[east().instance]
 	}
 	r.synced.Store(false)
-	if _, known := r.Held(); known {
+	if _, known := r.claims.Held(); known {
 		t.Error("known before the runtime and the API server were asked")
 	}
 	r.synced.Store(true)
-	if _, known := r.Held(); known {
+	if _, known := r.claims.Held(); known {
 		t.Error("known before the runtime was asked")
 	}
 	if err := r.refresh(t.Context()); err != nil {

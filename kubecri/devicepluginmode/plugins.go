@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,8 +29,8 @@ const reasonScope = "UniqueScopeNotSupported"
 
 // Config is what Plugins need. All but CDI, NoInstances and ListedChanged is required.
 type Config struct {
-	// Config is of the node's claims, without Kubelet, Namespaces, Device and Resync. HeldChanged is called
-	// when Held of Plugins has something new to say. Whoever made the informers starts them, after New.
+	// Config is of the node's claims, without Kubelet, Namespaces, Device and Resync. Whoever made the
+	// informers starts them, after New.
 	claims.Config
 	// Slices are those of this node.
 	Slices kubeslotinformers.DeviceSliceInformer
@@ -70,8 +69,6 @@ type Plugins struct {
 	unregistered bool
 	// allocating lets one at a time do so.
 	allocating *semaphore.Weighted
-	// held is what Held said last; nil before it was known.
-	held map[string]bool
 
 	mu        sync.Mutex
 	inventory inventory
@@ -95,8 +92,14 @@ func New(config Config) (*Plugins, error) {
 		resyncs:    make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: semaphore.NewWeighted(1),
 		watches: map[string]*claimWatch{}, servers: map[key]*server{}}
 	of := config.Config
-	of.Kubelet, of.Device = &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps}, p.seenDevice
-	of.HeldChanged, of.Resync = p.resync, refreshEvery
+	of.Kubelet = &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps, Gives: p.asks.gives}
+	of.Device, of.Resync = p.seenDevice, refreshEvery
+	of.HeldChanged = func() {
+		p.resync()
+		if p.HeldChanged != nil {
+			p.HeldChanged()
+		}
+	}
 	var err error
 	if p.claims, err = claims.New(of); err != nil {
 		return nil, fmt.Errorf("devicepluginmode: %w", err)
@@ -207,11 +210,6 @@ func (p *Plugins) syncLoop(ctx context.Context) {
 func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 	inv, changed := p.takeInventory()
 	p.watchThese(ctx, inv)
-	if held, known := p.Held(); known && (p.held == nil || !maps.Equal(held, p.held)) {
-		if p.held = held; p.HeldChanged != nil {
-			p.HeldChanged()
-		}
-	}
 	p.mu.Lock()
 	before := p.inventory
 	p.inventory = inv

@@ -89,6 +89,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resour
 			more, err = p.claim(ctx, k, t.grants)
 			wrote = append(wrote, more...)
 			if err == nil {
+				p.asks.asked(t.grants, p.Clock.Now()) // writes may have taken longer than settling
 				p.Metrics.ClaimsTaken(len(wrote))
 				return t, ids, nil
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -84,6 +85,59 @@ func TestIDBecomesAnotherSlot(t *testing.T) {
 	}
 	if want := map[string]int{"cam-0": 1, "cam-1": 1, "cam-2": 1}; !maps.Equal(slots, want) || instances["cam-0"] == instances["cam-2"] {
 		t.Errorf("ids have %v slots, of %v", slots, instances)
+	}
+}
+
+// A deletion is done and its answer is lost: the next pod that gets the id has a claim, also while the watch
+// shows the former one. It does not get a slot that another node has taken meanwhile.
+func TestADeletionWhoseAnswerWasLost(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		a := newAPI()
+		r := newRig(t, a, "a", akriv0.ConfigurationSpec{}, "east")
+		there := newRig(t, a, "b", akriv0.ConfigurationSpec{}, "east")
+		name := east().instance + "-0"
+		if _, err := r.allocate(t.Context(), east(), []string{name}); err != nil {
+			t.Fatal(err)
+		}
+		r.catchUp(1)
+		r.step(settling)
+		a.lost = true
+		if err := r.refresh(t.Context()); err == nil || len(a.usage()) > 0 {
+			t.Fatalf("%v, and claims %v; want an error, and none", err, a.usage())
+		}
+		a.lost = false
+		want := "a"
+		if taken {
+			want = "b"
+			there.catchUp(math.MaxInt)
+			if _, err := there.allocate(t.Context(), east(), []string{name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.allocate(t.Context(), east(), []string{name}); (err != nil) != taken {
+			t.Errorf("taken by another: %t, and got %v", taken, err)
+		}
+		if usage := a.usage(); usage[name] != want {
+			t.Errorf("claims %v, want one of node %s", usage, want)
+		}
+	}
+}
+
+// The kubelet lists an id once it has the answer, however long the claim takes.
+func TestASlotOfASlowAnswerIsNotReleased(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+	r.api.creating = func() { r.step(settling) }
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{1, 0} { // of a pod that has gone again, in the end
+		if err := r.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if usage := r.api.usage(); len(usage) != want {
+			t.Errorf("claims %v, want %d", usage, want)
+		}
+		r.step(settling)
 	}
 }
 

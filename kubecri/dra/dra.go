@@ -24,7 +24,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// callTimeout bounds one Prepare or Unprepare of a claim. The kubelet waits 45 s, and tries again.
+// callTimeout bounds what is done about one claim at a time. The kubelet waits 45 s, and tries again.
 const callTimeout = 30 * time.Second
 
 // Config is what a Driver needs. All but CDI and Clock is required.
@@ -41,10 +41,8 @@ type Config struct {
 	Slices         informers.DeviceSliceInformer
 	Pods           coreinformers.PodInformer
 	Nodes          coreinformers.NodeInformer
-	// Device returns the device behind an Instance, or why it cannot be used. It may wait until ctx is done,
-	// which is DeviceTimeout later.
-	Device        func(ctx context.Context, instance string) (discovery.Device, error)
-	DeviceTimeout time.Duration
+	// Device returns the device behind an Instance, or why it cannot be used. It may wait a while.
+	Device func(ctx context.Context, instance string) (discovery.Device, error)
 	// FreeTimeout is how long a slot is waited for that another node is about to release: a ResourceClaim may
 	// be deallocated before its node has unprepared it. The kubelet tries again only a minute or more later.
 	FreeTimeout time.Duration
@@ -80,9 +78,8 @@ func New(config Config) (*Driver, error) {
 		config.Slices == nil, config.Pods == nil, config.Nodes == nil, config.Device == nil, config.Seen == nil,
 		config.Runtime == nil:
 		return nil, errors.New("dra: client, claims, informers, devices and runtime are required")
-	case config.Resync <= 0, config.DeviceTimeout <= 0:
-		return nil, fmt.Errorf("dra: resync %s and device timeout %s must be positive", config.Resync,
-			config.DeviceTimeout)
+	case config.Resync <= 0:
+		return nil, fmt.Errorf("dra: resync %s must be positive", config.Resync)
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -91,12 +88,16 @@ func New(config Config) (*Driver, error) {
 	return d, d.follow()
 }
 
-// lock makes the caller the only one who is at the ResourceClaim.
-func (d *Driver) lock(ctx context.Context, claim types.UID) (unlock func(), err error) {
-	if unlock, err = d.busy.Lock(ctx, claim); err != nil {
-		return nil, fmt.Errorf("wait for another call for ResourceClaim %s: %w", claim, err)
+// alone calls do for at most callTimeout, as the only one who is at the ResourceClaim.
+func (d *Driver) alone(ctx context.Context, claim types.UID, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	unlock, err := d.busy.Lock(ctx, claim)
+	if err != nil {
+		return fmt.Errorf("wait for another call for ResourceClaim %s: %w", claim, err)
 	}
-	return unlock, nil
+	defer unlock()
+	return do(ctx)
 }
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.
@@ -104,7 +105,11 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context, all []*resourceapi.R
 ) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	results := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, claim := range all {
-		devices, err := d.prepare(ctx, claim)
+		var devices []kubeletplugin.Device
+		err := d.alone(ctx, claim.UID, func(ctx context.Context) (err error) {
+			devices, err = d.prepare(ctx, claim)
+			return err
+		})
 		if err != nil {
 			err = fmt.Errorf("ResourceClaim %s/%s cannot be prepared on node %s: %w", claim.Namespace, claim.Name,
 				d.Node, err)
@@ -121,8 +126,10 @@ func (d *Driver) UnprepareResourceClaims(ctx context.Context,
 	all []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	results := map[types.UID]error{}
 	for _, claim := range all {
-		err := d.unprepare(ctx, v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name,
-			UID: claim.UID})
+		err := d.alone(ctx, claim.UID, func(ctx context.Context) error {
+			return d.unprepare(ctx, v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name,
+				UID: claim.UID})
+		})
 		if err != nil {
 			err = fmt.Errorf("ResourceClaim %s/%s cannot be unprepared on node %s: %w", claim.Namespace, claim.Name,
 				d.Node, err)

@@ -269,8 +269,7 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 				return device, fmt.Errorf("device of Instance %s: node %s does not see it", instance, name)
 			}
 			return device, nil
-		}, DeviceTimeout: time.Second, Seen: r.devices, Runtime: r.runtime, KubeletDirectory: filepath.Join(dir,
-			"kubelet"), Resync: time.Hour}
+		}, Seen: r.devices, Runtime: r.runtime, KubeletDirectory: filepath.Join(dir, "kubelet"), Resync: time.Hour}
 	var err error
 	config.Claims, err = claims.New(claims.Config{Node: name, Client: a, Claims: config.SlotClaims,
 		Configurations: config.Configurations,

@@ -24,12 +24,10 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 	defer ticker.Stop()
 	for {
 		report, changed := d.health()
-		if len(report.Devices) > 0 {
-			select {
-			case reports <- report:
-			case <-ctx.Done():
-				return nil
-			}
+		select {
+		case reports <- report: // also of no device: kubeletplugin takes silence for a fault
+		case <-ctx.Done():
+			return nil
 		}
 		select {
 		case <-ticker.C():
@@ -41,7 +39,7 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 }
 
 // health is what there is to report now, and what is closed when that may have changed.
-func (d *Driver) health() (kubeletplugin.DeviceHealthReport, <-chan struct{}) {
+func (d *Driver) health() (report kubeletplugin.DeviceHealthReport, changed <-chan struct{}) {
 	held := map[string]bool{}
 	for _, c := range d.Claims.OfDRA() {
 		if name, err := c.Slot(); err == nil {
@@ -56,13 +54,12 @@ func (d *Driver) health() (kubeletplugin.DeviceHealthReport, <-chan struct{}) {
 			listed[s.Spec.Devices[i].Instance()] = &s.Spec.Devices[i]
 		}
 	}
-	var report kubeletplugin.DeviceHealthReport
 	for _, instance := range slices.Sorted(maps.Keys(held)) {
 		_, sees := seen[instance]
 		state, message := healthOf(d.Node, sees, d.Seen.Gone(instance), listed[instance])
-		report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{PoolName: poolOf(d.Node, instance,
-			listed[instance]), DeviceName: instance,
-			Health: state, Message: message, LastUpdated: d.Clock.Now()})
+		report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{DeviceName: instance,
+			PoolName: poolOf(d.Node, instance, listed[instance]), Health: state, Message: message,
+			LastUpdated: d.Clock.Now()})
 	}
 	return report, changed
 }

@@ -25,8 +25,8 @@ import (
 // with it from now on. It returns an error while one may have it, and its slots are in use; then the spec is gone.
 func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference, p *preparedClaim) error {
 	if p != nil {
-		p.Requests = nil // of which nothing is described again
-		if err := d.describe(ref.UID, p, nil); err != nil {
+		p.Revoked = true
+		if err := d.describe(p, nil); err != nil {
 			return err
 		}
 	}
@@ -57,8 +57,7 @@ const sourceAnnotation = "kubernetes.io/config.source"
 func user(listed crilist.Listing, pods []*corev1.Pod, ref v1alpha1.ResourceClaimReference) *runtimeapi.Container {
 	uses := map[string]bool{} // by the UIDs of pods that are known
 	for _, pod := range pods {
-		uses[string(pod.UID)] = slices.Contains(claimsOf(pod),
-			types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+		uses[string(pod.UID)] = slices.Contains(claimsOf(pod), nameOf(ref))
 	}
 	for _, c := range listed.Containers {
 		if c.State == runtimeapi.ContainerState_CONTAINER_EXITED || !listed.Usable(c) ||
@@ -81,4 +80,8 @@ func claimsOf(pod *corev1.Pod) []types.NamespacedName {
 		all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: name})
 	}
 	return all
+}
+
+func nameOf(ref v1alpha1.ResourceClaimReference) types.NamespacedName {
+	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 }

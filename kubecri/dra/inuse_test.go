@@ -94,6 +94,29 @@ func TestSlotLostWhilePrepared(t *testing.T) {
 	}
 }
 
+// While a SlotClaim that somebody has deleted cannot be made again, the spec stays: no other has the slot, and the
+// containers that use it are created again.
+func TestPreparedAgainInAnOutage(t *testing.T) {
+	a := newAPI(configuration(3), podOf("p", "claim-u1"))
+	r := start(t, a, here, t.TempDir())
+	c := claim("u1", "one "+camera+" 1")
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	before := r.spec("u1")
+	r.runtime.has(container("c1", "uid-of-pod", ""))
+	a.remove(t, camera+"-0")
+	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	a.set(away)
+	if err := r.ask(t, c); err == nil || r.spec("u1") != before {
+		t.Errorf("%v; the spec is\n%s", err, r.spec("u1"))
+	}
+	a.set(nil)
+	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+		t.Errorf("%v; slots %v", err, a.claimed(t))
+	}
+}
+
 // The kubelet has a claim unprepared while containers of a pod that was deleted by force run still. Its slots stay,
 // and no container is created with them from before the runtime is asked; once the last has ended they are free.
 func TestUnpreparedWhileAContainerRuns(t *testing.T) {

@@ -44,7 +44,7 @@ func (d *Driver) keep(ctx context.Context) {
 	}
 }
 
-// leftovers releases them once. It asks the API server for ResourceClaims that no pod here uses, and the
+// leftovers releases them once. It asks the API server for ResourceClaims that no pod uses which runs here, and the
 // runtime only if one of those has slots to be released.
 func (d *Driver) leftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -59,24 +59,20 @@ func (d *Driver) leftovers(ctx context.Context) error {
 		}
 	}
 	recorded, err := d.allRecorded()
-	for claim, p := range recorded {
-		refs[v1alpha1.ResourceClaimReference{Namespace: p.Namespace, Name: p.Name, UID: claim}] = true
+	for _, p := range recorded {
+		refs[p.ResourceClaimReference] = true
 	}
 	errs := []error{err}
 	pods, _ := d.Pods.Lister().List(labels.Everything()) // from memory
 	for ref := range unused(refs, pods) {
-		errs = append(errs, d.releaseLeftover(ctx, ref))
+		errs = append(errs, d.alone(ctx, ref.UID,
+			func(ctx context.Context) error { return d.releaseLeftover(ctx, ref) }))
 	}
 	return errors.Join(errs...)
 }
 
 // releaseLeftover releases what the ResourceClaim has here and is not allocated.
 func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
-	unlock, err := d.lock(ctx, ref.UID)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	claim, err := draclient.New(d.Kube).ResourceClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look whether ResourceClaim %s/%s is allocated: %w", ref.Namespace, ref.Name, err)
@@ -89,7 +85,7 @@ func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaim
 		return err
 	}
 	surplus := compare(ref.UID, all, d.Claims.OfDRA())
-	if len(surplus) == 0 && len(all) > 0 {
+	if len(all) > 0 && (len(surplus) == 0 || complete(all)) { // it is allocated, and prepared or about to be
 		return nil
 	}
 	if err := d.release(ctx, ref, surplus); err != nil {
@@ -101,20 +97,21 @@ func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaim
 	return nil
 }
 
-// unused takes out the ResourceClaims that a pod uses that has not ended.
+// unused takes out the ResourceClaims that running pods use. Of several with one name the pods use one at most, and a
+// pod that does not run yet may wait for the slots of a former one of its claim's name.
 func unused(refs map[v1alpha1.ResourceClaimReference]bool, pods []*corev1.Pod,
 ) map[v1alpha1.ResourceClaimReference]bool {
-	used := map[types.NamespacedName]bool{}
+	used, named := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
 	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
 		for _, name := range claimsOf(pod) {
-			used[name] = true
+			used[name] = used[name] || pod.Status.Phase == corev1.PodRunning
 		}
 	}
+	for ref := range refs {
+		named[nameOf(ref)]++
+	}
 	maps.DeleteFunc(refs, func(ref v1alpha1.ResourceClaimReference, _ bool) bool {
-		return used[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]
+		return used[nameOf(ref)] && named[nameOf(ref)] == 1
 	})
 	return refs
 }

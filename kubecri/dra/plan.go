@@ -51,19 +51,16 @@ func wants(claim *resourceapi.ResourceClaim) ([]want, error) {
 
 // consumed is how many slots a result has; one where the API server does not know consumed capacity.
 func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, error) {
-	for _, name := range []resourceapi.QualifiedName{v1alpha1.DRASlots, v1alpha1.DRADriver + "/" + v1alpha1.DRASlots} {
-		quantity, ok := capacity[name]
-		if !ok {
-			continue
-		}
-		n, whole := quantity.AsInt64()
-		if !whole || n < 1 || n > maxSlots {
-			return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d",
-				quantity.String(), v1alpha1.DRASlots, maxSlots)
-		}
-		return int(n), nil
+	quantity, known := capacity[v1alpha1.DRASlots] // as the ResourceSlice has the name
+	if !known {
+		return 1, nil
 	}
-	return 1, nil
+	n, whole := quantity.AsInt64()
+	if !whole || n < 1 || n > maxSlots {
+		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d", quantity.String(),
+			v1alpha1.DRASlots, maxSlots)
+	}
+	return int(n), nil
 }
 
 // mayPrepare returns an error unless DRA gives the Instance's slots. configuration is the one in force that

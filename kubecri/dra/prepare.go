@@ -29,19 +29,14 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	unlock, err := d.lock(ctx, claim.UID)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	if err := d.Claims.Ready(ctx); err != nil {
 		return nil, err
 	}
 	p, lost := d.recorded(claim.UID)
 	if p != nil { // somebody may have deleted claims of it
-		lost = d.claimRecorded(ctx, claim.UID, p)
+		if lost = d.claimRecorded(ctx, p); lost != nil && !errors.Is(lost, errLost) {
+			return nil, lost // it may be in use, and stays as it is
+		}
 	}
 	surplus := compare(claim.UID, all, d.Claims.OfDRA())
 	now := recordOf(claim, all)
@@ -72,7 +67,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		}
 	}
 	if err == nil {
-		err = d.describe(claim.UID, recordOf(claim, all), devices)
+		err = d.describe(recordOf(claim, all), devices)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.giveBack(ctx, took))
@@ -114,17 +109,11 @@ func (d *Driver) check(ctx context.Context, namespace string, all []want) (map[s
 				"namespace %s: delete the ResourceClaim, or have the namespace allowed", w.instance,
 				configuration.Namespace, configuration.Name, namespace)
 		}
-		if devices[w.instance], err = d.device(ctx, w.instance); err != nil {
+		if devices[w.instance], err = d.Device(ctx, w.instance); err != nil {
 			return nil, err
 		}
 	}
 	return devices, nil
-}
-
-func (d *Driver) device(ctx context.Context, instance string) (discovery.Device, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.DeviceTimeout)
-	defer cancel()
-	return d.Device(ctx, instance)
 }
 
 // configuration is the one in force that the Instance is of; nil for none.
@@ -202,11 +191,10 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 func (d *Driver) taken(claim types.UID, w *want) map[int]string {
 	taken := d.Claims.Taken(w.instance, w.holder)
 	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
-	delete(recorded, claim)
 	for _, p := range recorded {
-		for _, name := range p.slots() {
-			if _, is := taken[name.Index]; !is && name.Instance == w.instance {
-				taken[name.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", p.Namespace, p.Name, d.Node)
+		for _, s := range p.Slots {
+			if _, is := taken[s.Slot.Index]; !is && p.UID != claim && s.Slot.Instance == w.instance {
+				taken[s.Slot.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", p.Namespace, p.Name, d.Node)
 			}
 		}
 	}
@@ -269,13 +257,6 @@ func prepared(claim types.UID, all []want) []kubeletplugin.Device {
 
 // unprepare releases all that a ResourceClaim has here.
 func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	unlock, err := d.lock(ctx, ref.UID)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	all, err := d.Claims.ListOfDRA(ctx)
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func TestCallsWaitForTheirOwnClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 64 {
-		unlock, err := r.lock(t.Context(), types.UID(fmt.Sprintf("other%d", i)))
+		unlock, err := r.busy.Lock(t.Context(), types.UID(fmt.Sprintf("other%d", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,8 @@ func TestCallsWaitForTheirOwnClaim(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.unprepare(ctx, v1alpha1.ResourceClaimReference{UID: "other0"}); !errors.Is(err, context.Canceled) {
+	results, _ := r.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{UID: "other0"}})
+	if err := results["other0"]; !errors.Is(err, context.Canceled) {
 		t.Errorf("the kubelet waits no longer, and the answer is %v", err)
 	}
 }

@@ -2,7 +2,7 @@ package dra
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,12 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -26,30 +27,27 @@ import (
 // and a kubecri that is being replaced still serves them.
 const startRetry = time.Second
 
-// follow has it found out again whether the driver is needed when that may have changed.
+// follow has it found out again whether the driver is needed, and what is prepared claimed again, when that may have
+// changed.
 func (d *Driver) follow() error {
-	wake := func() { ask(d.wake) }
-	for _, informer := range []cache.SharedIndexInformer{d.Configurations.Informer(), d.SlotClaims.Informer()} {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { wake() }, UpdateFunc: func(any, any) { wake() }})
-		if err != nil {
-			return fmt.Errorf("dra: %w", err)
+	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(func() { ask(d.wake) }))
+	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(_ *v1alpha1.SlotClaim, gone bool) {
+		ask(d.wake)
+		if gone {
+			ask(d.again)
 		}
-	}
-	_, err := d.SlotClaims.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(any) { ask(d.again) }})
-	if err != nil {
-		return err
-	}
-	// While there is no Node object, nothing can be claimed.
-	_, err = d.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { ask(d.again) },
-		UpdateFunc: func(was, is any) {
-			if was.(*corev1.Node).UID != is.(*corev1.Node).UID {
-				ask(d.again)
-			}
-		}})
-	return err
+	}))
+	known := types.UID("") // while there is no Node object, nothing can be claimed
+	_, errNode := d.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, gone bool) {
+		switch {
+		case gone:
+			known = ""
+		case node.UID != known:
+			known = node.UID
+			ask(d.again)
+		}
+	}))
+	return errors.Join(errConfigurations, errClaims, errNode)
 }
 
 // ask asks for something to be done soon, by a channel with one place.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -126,6 +127,21 @@ func TestServeWhatIsHeld(t *testing.T) {
 	}
 	if start(t, a, there, t.TempDir()).needed() {
 		t.Error("a driver is needed where nothing is held")
+	}
+}
+
+// The kubelet is sent something also while no claim holds a slot: kubeletplugin takes silence for a fault.
+func TestWatchHealthOfNothing(t *testing.T) {
+	r := start(t, newAPI(configuration(2)), here, t.TempDir())
+	reports := make(chan kubeletplugin.DeviceHealthReport)
+	go func() { _ = r.WatchHealthStatus(t.Context(), reports) }()
+	select {
+	case got := <-reports:
+		if len(got.Devices) > 0 {
+			t.Errorf("%+v, and no claim holds a slot", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("no report in 10 s")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -31,58 +30,41 @@ const preparedAnnotation = v1alpha1.DRADriver + "/prepared"
 
 // preparedClaim is what a ResourceClaim has here.
 type preparedClaim struct {
-	Namespace string              `json:"namespace"`
-	Name      string              `json:"name"`
-	Broker    string              `json:"broker,omitempty"` // the Configuration of whose brokers the claim is
-	Slots     map[string][]string `json:"slots"`            // their names, by holder
-	// Requests are the slots of each request. Without, nothing is described: it is revoked, or of an older kubecri.
-	Requests map[string][]string `json:"requests"`
+	v1alpha1.ResourceClaimReference
+	Broker string         `json:"broker,omitempty"` // the Configuration of whose brokers the claim is
+	Slots  []preparedSlot `json:"slots"`
+	// Revoked is set when no container is to be created with them any more: nothing is described.
+	Revoked bool `json:"revoked,omitempty"`
 	// Nodes say which device nodes those of the spec are, by path.
 	Nodes map[string]string `json:"nodes,omitempty"`
 }
 
+// preparedSlot is a slot of a request.
+type preparedSlot struct {
+	Slot    slot.Name `json:"slot"`
+	Holder  string    `json:"holder"`
+	Request string    `json:"request"`
+}
+
 // recordOf is the record of a ResourceClaim with the slots that are held for what it wants.
 func recordOf(claim *resourceapi.ResourceClaim, all []want) *preparedClaim {
-	p := &preparedClaim{Namespace: claim.Namespace, Name: claim.Name, Broker: claim.Labels[akriv0.BrokerLabel],
-		Slots: map[string][]string{}, Requests: map[string][]string{}}
+	p := &preparedClaim{ResourceClaimReference: reference(claim), Broker: claim.Labels[akriv0.BrokerLabel]}
 	for _, w := range all {
 		for _, name := range w.held {
-			p.Slots[w.holder] = append(p.Slots[w.holder], name.String())
-			p.Requests[w.request] = append(p.Requests[w.request], name.String())
+			p.Slots = append(p.Slots, preparedSlot{name, w.holder, w.request})
 		}
 	}
 	return p
 }
 
-// same reports whether both name the same slots, for the same holders and requests.
+// same reports whether containers get by it the slots of the other.
 func (p *preparedClaim) same(other *preparedClaim) bool {
-	return p != nil && maps.EqualFunc(p.Slots, other.Slots, slices.Equal[[]string]) &&
-		maps.EqualFunc(p.Requests, other.Requests, slices.Equal[[]string])
+	return p != nil && !p.Revoked && slices.Equal(p.Slots, other.Slots)
 }
 
-// within reports whether the other has all of its slots, by the same holders.
+// within reports whether the other has all of its slots.
 func (p *preparedClaim) within(other *preparedClaim) bool {
-	for holder, names := range p.Slots {
-		for _, name := range names {
-			if !slices.Contains(other.Slots[holder], name) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// slots are all that it names.
-func (p *preparedClaim) slots() []slot.Name {
-	var all []slot.Name
-	for _, names := range p.Slots {
-		for _, text := range names {
-			if name, err := slot.Parse(text); err == nil {
-				all = append(all, name)
-			}
-		}
-	}
-	return all
+	return !slices.ContainsFunc(p.Slots, func(s preparedSlot) bool { return !slices.Contains(other.Slots, s) })
 }
 
 // unchanged reports whether the device nodes of the spec are the ones that they were. It reads the file system.
@@ -111,39 +93,33 @@ func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
 }
 
 // allRecorded returns what all ResourceClaims are prepared with, also with an error of specs that cannot be read.
-func (d *Driver) allRecorded() (map[types.UID]*preparedClaim, error) {
-	all := map[types.UID]*preparedClaim{}
+func (d *Driver) allRecorded() (all []*preparedClaim, err error) {
 	if d.CDI == nil {
-		return all, nil
+		return nil, nil
 	}
 	claims, err := d.CDI.Claims()
 	errs := []error{err}
 	for _, claim := range claims {
 		p, err := d.recorded(claim)
 		if errs = append(errs, err); p != nil {
-			all[claim] = p
+			all = append(all, p)
 		}
 	}
 	return all, errors.Join(errs...)
 }
 
-// eachPrepared calls do for each ResourceClaim that is prepared, with its lock. An error of one stops no other.
-func (d *Driver) eachPrepared(ctx context.Context, do func(types.UID, *preparedClaim) error) error {
+// eachPrepared calls do for each ResourceClaim that is prepared, alone. An error of one stops no other.
+func (d *Driver) eachPrepared(ctx context.Context, do func(context.Context, *preparedClaim) error) error {
 	all, err := d.allRecorded()
 	errs := []error{err}
-	for claim := range all {
-		errs = append(errs, func() error {
-			unlock, err := d.lock(ctx, claim)
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			p, err := d.recorded(claim)
+	for _, p := range all {
+		errs = append(errs, d.alone(ctx, p.UID, func(ctx context.Context) error {
+			p, err := d.recorded(p.UID)
 			if err != nil || p == nil { // it was unprepared meanwhile
 				return err
 			}
-			return do(claim, p)
-		}())
+			return do(ctx, p)
+		}))
 	}
 	return errors.Join(errs...)
 }
@@ -151,31 +127,21 @@ func (d *Driver) eachPrepared(ctx context.Context, do func(types.UID, *preparedC
 // describe writes the CDI spec of a ResourceClaim: a device for each request, with all that its slots bring; none
 // for a request of which a device is not among the devices. Of a container with several requests one's
 // AKRI_DEVICES wins, so that each has another of its name.
-func (d *Driver) describe(claim types.UID, p *preparedClaim, devices map[string]discovery.Device) error {
-	holders := map[string]string{}
-	for holder, names := range p.Slots {
-		for _, name := range names {
-			holders[name] = holder
-		}
+func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device) error {
+	grants, lacking := map[string][]inject.Grant{}, map[string]bool{}
+	for _, s := range p.Slots {
+		device, is := devices[s.Slot.Instance]
+		lacking[s.Request] = lacking[s.Request] || !is
+		grants[s.Request] = append(grants[s.Request], inject.Grant{Slot: s.Slot, Holder: s.Holder, Device: device,
+			Broker: p.Broker == v1alpha1.DeviceConfiguration(s.Slot.Instance)})
 	}
 	given := map[string]inject.Additions{}
 	var nodes []discovery.DeviceSpec
-	for request, names := range p.Requests {
-		var grants []inject.Grant
-		for _, text := range names {
-			name, err := slot.Parse(text)
-			if err != nil {
-				return fmt.Errorf("request %s: %w", request, err)
-			}
-			if device, is := devices[name.Instance]; is {
-				grants = append(grants, inject.Grant{Slot: name, Holder: holders[text], Device: device,
-					Broker: p.Broker == v1alpha1.DeviceConfiguration(name.Instance)})
-			}
-		}
-		if len(grants) < len(names) {
+	for request, of := range grants {
+		if lacking[request] {
 			continue
 		}
-		add, err := additions(request, grants)
+		add, err := additions(request, of)
 		if err != nil {
 			return fmt.Errorf("request %s: %w", request, err)
 		}
@@ -190,7 +156,7 @@ func (d *Driver) describe(claim types.UID, p *preparedClaim, devices map[string]
 	if err != nil {
 		return err
 	}
-	return d.CDI.PutClaim(claim, given, map[string]string{preparedAnnotation: string(text)})
+	return d.CDI.PutClaim(p.UID, given, map[string]string{preparedAnnotation: string(text)})
 }
 
 // additions are what a request gives.
@@ -234,26 +200,27 @@ func (d *Driver) followDevices(ctx context.Context) {
 // describeAgain has the specs say what the devices are now, and returns what is closed when they may have changed.
 func (d *Driver) describeAgain(ctx context.Context) (<-chan struct{}, error) {
 	seen, changed := d.Seen.Devices() // before looking, so that no change goes unseen
-	return changed, d.eachPrepared(ctx, func(claim types.UID, p *preparedClaim) error {
-		if p.Requests == nil {
+	return changed, d.eachPrepared(ctx, func(ctx context.Context, p *preparedClaim) error {
+		if p.Revoked {
 			return nil
 		}
 		devices := map[string]discovery.Device{}
-		for _, name := range p.slots() {
-			if _, sees := seen[name.Instance]; !sees {
-				if !d.Seen.Gone(name.Instance) && p.unchanged() {
+		for _, s := range p.Slots {
+			instance := s.Slot.Instance
+			if _, sees := seen[instance]; !sees {
+				if !d.Seen.Gone(instance) && p.unchanged() {
 					return nil // not known yet
 				}
 				continue
 			}
-			device, err := d.device(ctx, name.Instance)
+			device, err := d.Device(ctx, instance)
 			if err == nil { // otherwise it is not given: its paths may not be allowed any more
-				devices[name.Instance] = device
+				devices[instance] = device
 			}
 		}
-		err := d.describe(claim, p, devices)
+		err := d.describe(p, devices)
 		if err != nil { // a path has gone, say
-			err = errors.Join(err, d.describe(claim, p, nil))
+			err = errors.Join(err, d.describe(p, nil))
 		}
 		return err
 	})

@@ -13,7 +13,6 @@ package health
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -78,20 +77,6 @@ func (e Endpoints) Handler() http.Handler {
 		mux.HandleFunc("GET "+path, r.report)
 	}
 	return mux
-}
-
-// Failing runs the checks and returns what is wrong, advice left out.
-func Failing(ctx context.Context, checks []Check) error {
-	var errs []error
-	for _, check := range checks {
-		if check.Advice {
-			continue
-		}
-		if err := check.Run(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", check.Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // reporter reports the checks of one path.

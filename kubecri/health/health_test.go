@@ -49,16 +49,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestFailingPassesOverAdvice(t *testing.T) {
-	down := errors.New("down")
-	if err := Failing(t.Context(), []Check{check("a", true, down), check("b", false, nil)}); err != nil {
-		t.Errorf("got %v", err)
-	}
-	if err := Failing(t.Context(), []Check{check("a", false, down)}); !errors.Is(err, down) || !strings.HasPrefix(err.Error(), "a: ") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestServesUntilTheContextIsDone(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -54,22 +54,17 @@ func Parse(entries []string) (Allowed, error) {
 	return a, errors.Join(errs...)
 }
 
-// Of are the paths that the handler may give.
-func (a Allowed) Of(handler string) []string {
-	if own, ok := a.handler[handler]; ok {
-		return own
-	}
-	return a.all
-}
-
 // Check returns an error when the device has a mount or a device node that the handler
 // may not give. Of the directories for all handlers it may give read-only mounts alone: who
 // writes /run/udev/rules.d is root on the node. Links are followed, so what counts is
 // where the path leads now. It reads the file system.
 func (a Allowed) Check(handler string, device discovery.Device) error {
-	_, own := a.handler[handler]
+	allowed, own := a.handler[handler]
+	if !own {
+		allowed = a.all
+	}
 	for _, m := range device.Mounts {
-		if err := a.path(handler, m.HostPath); err != nil {
+		if err := mayGive(handler, allowed, m.HostPath); err != nil {
 			return fmt.Errorf("mount of %q: %w", m.HostPath, err)
 		}
 		if !m.ReadOnly && !own {
@@ -78,14 +73,14 @@ func (a Allowed) Check(handler string, device discovery.Device) error {
 		}
 	}
 	for _, d := range device.DeviceSpecs {
-		if err := a.path(handler, d.HostPath); err != nil {
+		if err := mayGive(handler, allowed, d.HostPath); err != nil {
 			return fmt.Errorf("device node %q: %w", d.HostPath, err)
 		}
 	}
 	return nil
 }
 
-func (a Allowed) path(handler, path string) error {
+func mayGive(handler string, allowed []string, path string) error {
 	if err := check(path); err != nil {
 		return err
 	}
@@ -93,15 +88,15 @@ func (a Allowed) path(handler, path string) error {
 	if err != nil {
 		return err
 	}
-	allowed := a.Of(handler)
 	var refused error // why the directory that has the path does not do
 	for _, directory := range allowed {
 		switch root, err := filepath.EvalSymlinks(directory); {
 		case err != nil:
-			if directory = filepath.Clean(directory); within(directory, filepath.Clean(path)) || within(directory, real) {
+			directory = filepath.Clean(directory)
+			if discovery.Within(directory, filepath.Clean(path)) || discovery.Within(directory, real) {
 				refused = fmt.Errorf("kubecri does not see the allowed directory %s (%w): where it runs in a container, mount that directory into it at the same place", directory, err)
 			}
-		case within(root, real):
+		case discovery.Within(root, real):
 			if refused = public(root, real); refused == nil {
 				return nil
 			}
@@ -173,7 +168,7 @@ func resolve(path string) (string, error) {
 		switch links++; {
 		case links > maxLinks:
 			return "", errors.New("has too many links")
-		case within(procDir, next):
+		case discovery.Within(procDir, next):
 			return "", fmt.Errorf("leads through %s, which is another file for each process", next)
 		}
 		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
@@ -193,9 +188,4 @@ const procDir = "/proc"
 // elements are the elements of a path.
 func elements(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
-}
-
-// within reports whether the path is the directory or below it.
-func within(directory, path string) bool {
-	return path == directory || strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
-	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -41,7 +41,7 @@ func newCleanupCommand(code *int) *cobra.Command {
 				out := cmd.OutOrStdout()
 				if node == "" {
 					var err error
-					if node, err = kubeletargs.NodeName(""); err != nil {
+					if node, err = nodeutil.GetHostname(""); err != nil {
 						return err
 					}
 				}

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	nodeutil "k8s.io/component-helpers/node/util"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	units "github.com/kubeslot/kubeslot/deploy/systemd"
@@ -28,8 +29,8 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/install/check"
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
-	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/version"
 )
 
@@ -129,7 +130,8 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if err := o.complete(host); err != nil {
 		return err
 	}
-	if _, err := hostinstall.Install(host, o.want); err != nil {
+	plan, err := hostinstall.Install(host, o.want)
+	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	api, err := connection.NewClients(o.want.Kubeconfig)
@@ -143,8 +145,7 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if host.Other, err = otherKubecri(ctx, api.Kube, o.want.NodeName); err != nil {
 		return err
 	}
-	plan, err := hostinstall.Install(host, o.want) // which takes over what the other one has
-	if err != nil {
+	if err := host.Check(); err != nil { // there may be another one
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	if err := o.preflight(ctx, out, api, plan); err != nil {
@@ -159,8 +160,8 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if ok, err := o.proceed(cmd); err != nil || !ok {
 		return err
 	}
-	health := hostinstall.Health{Systemctl: hostinstall.RunSystemctl, Node: o.want.NodeName}
-	if hostinstall.IsReady(node) {
+	health := hostinstall.Health{Node: o.want.NodeName}
+	if v1alpha1.Ready(node) {
 		health.Kube = api.Kube
 	}
 	if err := o.apply(ctx, out, plan, health); err != nil {
@@ -175,14 +176,14 @@ func (o *installOptions) look(ctx context.Context) (hostinstall.Host, error) {
 	if os.Geteuid() != 0 {
 		return hostinstall.Host{}, errors.New("nothing was changed: this needs root")
 	}
-	return hostinstall.Look(ctx, hostinstall.RunSystemctl, o.kubeletUnit)
+	return hostinstall.Look(ctx, o.kubeletUnit)
 }
 
 // complete fills in what was not said, from a former install and from the kubelet.
 func (o *installOptions) complete(host hostinstall.Host) error {
 	former, args := host.Environment(), host.Kubelet.Args
 	if o.want.NodeName == "" {
-		name, err := kubeletargs.NodeName(args.HostnameOverride)
+		name, err := nodeutil.GetHostname(args.HostnameOverride)
 		if err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (o *installOptions) complete(host hostinstall.Host) error {
 	if err != nil {
 		return err
 	}
-	o.want.Program, err = hostinstall.ProgramHash(program)
+	o.want.Program, err = hostinstall.HashFile(program)
 	return err
 }
 

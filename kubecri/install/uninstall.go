@@ -13,13 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubeslot/kubeslot/kubecri/connection"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
-	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
@@ -58,7 +60,7 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	}
 	env, name := plan.Environment, plan.Environment["NODE_NAME"]
 	if name == "" {
-		if name, err = kubeletargs.NodeName(host.Kubelet.Args.HostnameOverride); err != nil {
+		if name, err = nodeutil.GetHostname(host.Kubelet.Args.HostnameOverride); err != nil {
 			return err
 		}
 	}
@@ -67,12 +69,12 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s, and our files in %s and %s, are removed", name, paths.StateDir, paths.CDIDir, paths.HandlersDir))
-	health := hostinstall.Health{Systemctl: hostinstall.RunSystemctl, Node: name}
+	health := hostinstall.Health{Node: name}
 	api, unreachable := connection.NewClients(env["KUBECONFIG"])
 	if unreachable == nil {
 		var node *corev1.Node
 		if node, unreachable = api.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); unreachable == nil {
-			if hostinstall.IsReady(node) {
+			if v1alpha1.Ready(node) {
 				health.Kube = api.Kube
 			}
 			plan.Notes = append(plan.Notes, podsWithDevices(ctx, api.Kube, name)...)
@@ -146,7 +148,7 @@ func podsWithDevices(ctx context.Context, kube kubernetes.Interface, node string
 	var names []string
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if p.Annotations[assignment.HolderAnnotation] == string(p.UID) && p.UID != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+		if p.Annotations[assignment.HolderAnnotation] == string(p.UID) && p.UID != "" && !informers.PodEnded(p) {
 			names = append(names, p.Namespace+"/"+p.Name)
 		}
 	}

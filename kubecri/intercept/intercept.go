@@ -29,44 +29,32 @@ type interceptor struct {
 func New(admitter *admit.Admitter, claims *claims.Claims, tracer *tracing.Tracer) map[string]proxy.Interceptor {
 	i := &interceptor{admitter, claims, tracer}
 	return map[string]proxy.Interceptor{
-		runtimeapi.RuntimeService_CreateContainer_FullMethodName:  i.createContainer,
-		runtimeapi.RuntimeService_RemoveContainer_FullMethodName:  i.removeContainer,
-		runtimeapi.RuntimeService_StopPodSandbox_FullMethodName:   i.stopPodSandbox,
-		runtimeapi.RuntimeService_RemovePodSandbox_FullMethodName: i.removePodSandbox,
+		runtimeapi.RuntimeService_CreateContainer_FullMethodName: i.createContainer,
+		runtimeapi.RuntimeService_RemoveContainer_FullMethodName: removed(i, "RemoveContainer",
+			(*runtimeapi.RemoveContainerRequest).GetContainerId),
+		runtimeapi.RuntimeService_StopPodSandbox_FullMethodName: removed(i, "StopPodSandbox",
+			(*runtimeapi.StopPodSandboxRequest).GetPodSandboxId),
+		runtimeapi.RuntimeService_RemovePodSandbox_FullMethodName: removed(i, "RemovePodSandbox",
+			(*runtimeapi.RemovePodSandboxRequest).GetPodSandboxId),
 	}
 }
 
-func (i *interceptor) removeContainer(ctx context.Context, request []byte, forward proxy.Forward) error {
-	_, span := i.tracer.Call(ctx, "RemoveContainer")
-	return after(span, request, forward, &runtimeapi.RemoveContainerRequest{}, func(r *runtimeapi.RemoveContainerRequest) {
-		i.claims.ContainerRemoved(r.ContainerId)
-	})
-}
-
-func (i *interceptor) stopPodSandbox(ctx context.Context, request []byte, forward proxy.Forward) error {
-	_, span := i.tracer.Call(ctx, "StopPodSandbox")
-	return after(span, request, forward, &runtimeapi.StopPodSandboxRequest{}, func(r *runtimeapi.StopPodSandboxRequest) {
-		i.claims.SandboxStopped(r.PodSandboxId)
-	})
-}
-
-func (i *interceptor) removePodSandbox(ctx context.Context, request []byte, forward proxy.Forward) error {
-	_, span := i.tracer.Call(ctx, "RemovePodSandbox")
-	return after(span, request, forward, &runtimeapi.RemovePodSandboxRequest{}, func(r *runtimeapi.RemovePodSandboxRequest) {
-		i.claims.SandboxStopped(r.PodSandboxId)
-	})
-}
-
-// after forwards a request and calls done when what it names is gone: also when
-// the runtime has never heard of it. It ends span.
-func after[R proto.Message](span tracing.Span, request []byte, forward proxy.Forward, r R, done func(R)) error {
-	_, err := forward(nil)
-	defer span.End(err)
-	if err != nil && status.Code(err) != codes.NotFound {
+// removed forwards a request, and has what it names removed when that is gone: also when the runtime has never
+// heard of it.
+func removed[T any, R interface {
+	*T
+	proto.Message
+}](i *interceptor, method string, id func(R) string) proxy.Interceptor {
+	return func(ctx context.Context, request []byte, forward proxy.Forward) error {
+		_, span := i.tracer.Call(ctx, method)
+		_, err := forward(nil)
+		defer span.End(err)
+		if err != nil && status.Code(err) != codes.NotFound {
+			return err
+		}
+		if r := R(new(T)); proto.Unmarshal(request, r) == nil {
+			i.claims.Removed(id(r))
+		}
 		return err
 	}
-	if proto.Unmarshal(request, r) == nil {
-		done(r)
-	}
-	return err
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"k8s.io/component-base/metrics"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -39,7 +40,7 @@ type Metrics struct {
 	methods map[string]*method
 	unknown *method
 
-	injections map[string]metrics.CounterMetric
+	injections *metrics.CounterVec
 	taken      *metrics.Counter
 	released   *metrics.Counter
 	lost       *metrics.Counter
@@ -81,12 +82,10 @@ func New(registry Registry) *Metrics {
 	errors := metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "rpc_errors_total",
 		Help:           "CRI calls that ended with an error, the runtime's or ours, by method and gRPC code.",
 		StabilityLevel: metrics.ALPHA}, []string{"method", "code"})
-	injections := metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: "injections_total",
-		Help:           "CreateContainer calls that concerned devices, by result: injected, refused, failed (to be retried), rejected (by the runtime), ignored.",
-		StabilityLevel: metrics.ALPHA}, []string{"result"})
 	m := &Metrics{
-		methods:    map[string]*method{},
-		injections: map[string]metrics.CounterMetric{},
+		methods: map[string]*method{},
+		injections: results("injections_total", "CreateContainer calls that concerned devices, by result: injected, "+
+			"refused, failed (to be retried), rejected (by the runtime), ignored."),
 		taken:      counter("claims_taken_total", "Claims created for containers about to be created."),
 		released:   counter("claims_released_total", "Claims deleted."),
 		lost:       counter("slots_lost_total", "Slots that a container here uses and that another node has claimed meanwhile: both use the device."),
@@ -104,7 +103,8 @@ func New(registry Registry) *Metrics {
 	m.discovery = newDiscovery(registry)
 	m.kubelet = newDevicePluginMode(registry)
 	m.dropped = newConnections(registry)
-	registry.MustRegister(latency, errors, injections, m.taken, m.released, m.lost, m.without, m.reconciles, m.resyncs, m.checkpoint, m.patches, m.advertised)
+	registry.MustRegister(latency, errors, m.injections, m.taken, m.released, m.lost, m.without, m.reconciles,
+		m.resyncs, m.checkpoint, m.patches, m.advertised)
 
 	resolve := func(name string) *method {
 		r := &method{latency: latency.WithLabelValues(name)}
@@ -118,7 +118,7 @@ func New(registry Registry) *Metrics {
 		m.methods[path] = resolve(path[1:])
 	}
 	for _, result := range []string{Injected, Refused, Failed, Rejected, Ignored} {
-		m.injections[result] = injections.WithLabelValues(result)
+		m.injections.WithLabelValues(result)
 	}
 	for _, vec := range []*metrics.CounterVec{m.reconciles, m.resyncs, m.checkpoint, m.patches} {
 		vec.WithLabelValues(success)
@@ -130,18 +130,14 @@ func New(registry Registry) *Metrics {
 // Methods lists the full names of this CRI version's methods.
 func Methods() []string {
 	var names []string
-	add := func(service, name string) { names = append(names, "/"+service+"/"+name) }
-	for _, method := range runtimeapi.RuntimeService_ServiceDesc.Methods {
-		add(runtimeapi.RuntimeService_ServiceDesc.ServiceName, method.MethodName)
-	}
-	for _, stream := range runtimeapi.RuntimeService_ServiceDesc.Streams {
-		add(runtimeapi.RuntimeService_ServiceDesc.ServiceName, stream.StreamName)
-	}
-	for _, method := range runtimeapi.ImageService_ServiceDesc.Methods {
-		add(runtimeapi.ImageService_ServiceDesc.ServiceName, method.MethodName)
-	}
-	for _, stream := range runtimeapi.ImageService_ServiceDesc.Streams {
-		add(runtimeapi.ImageService_ServiceDesc.ServiceName, stream.StreamName)
+	for _, service := range []*grpc.ServiceDesc{
+		&runtimeapi.RuntimeService_ServiceDesc, &runtimeapi.ImageService_ServiceDesc} {
+		for _, method := range service.Methods {
+			names = append(names, "/"+service.ServiceName+"/"+method.MethodName)
+		}
+		for _, stream := range service.Streams {
+			names = append(names, "/"+service.ServiceName+"/"+stream.StreamName)
+		}
 	}
 	return names
 }
@@ -170,7 +166,7 @@ func (m *Metrics) Call(path string, code codes.Code, took time.Duration) {
 // Injection counts a CreateContainer call by one of the results above.
 func (m *Metrics) Injection(result string) {
 	if m != nil {
-		m.injections[result].Inc()
+		m.injections.WithLabelValues(result).Inc()
 	}
 }
 

@@ -28,8 +28,6 @@ const (
 	// resource into the node's status, as 0 (devicemanager, endpointStopGracePeriod, and a
 	// minute). After that nobody takes the 0 away but us.
 	forgotten = 6 * time.Minute
-	// pluginResources and pluginLabels are annotations of the advertiser of the other modes.
-	pluginResources, pluginLabels = "kubeslot.io/plugin-resources", "kubeslot.io/plugin-labels"
 )
 
 // Config says in which mode kubecri works.
@@ -109,7 +107,7 @@ func plan(v view) (p nodewriter.Patch) {
 		return p
 	}
 	p.Status.Capacity, p.Status.Allocatable = nodewriter.Quantities{}, nodewriter.Quantities{}
-	for key := range strings.SplitSeq(v.node.Annotations[pluginLabels], ",") {
+	for key := range strings.SplitSeq(v.node.Annotations[v1alpha1.PluginLabelsAnnotation], ",") {
 		if _, ok := v.node.Labels[key]; ok {
 			labels[key] = nil
 		}
@@ -138,12 +136,13 @@ func correct(in nodewriter.Quantities, has corev1.ResourceList, name corev1.Reso
 // draw pods. It enters the annotations that are to go.
 func leftovers(v view, annotations map[string]*string) (amounts []corev1.ResourceName) {
 	status := v.node.Status
-	for name := range strings.SplitSeq(v.node.Annotations[pluginResources], ",") {
-		if _, ok := status.Capacity[corev1.ResourceName(name)]; ok && name != "" {
-			amounts = append(amounts, corev1.ResourceName(name))
+	for _, name := range v1alpha1.PluginResources(v.node) {
+		if _, ok := status.Capacity[name]; ok {
+			amounts = append(amounts, name)
 		}
 	}
-	for _, annotation := range []string{assignment.Annotation, pluginResources, pluginLabels} {
+	for _, annotation := range []string{assignment.Annotation, v1alpha1.PluginResourcesAnnotation,
+		v1alpha1.PluginLabelsAnnotation} {
 		if _, ok := v.node.Annotations[annotation]; ok {
 			annotations[annotation] = nil
 		}

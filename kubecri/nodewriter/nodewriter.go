@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/ownwrites"
 )
@@ -93,13 +94,13 @@ func New(config Config) (*Writer, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})}
-	registration, err := config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { w.Wake() }, UpdateFunc: func(any, any) { w.Wake() },
-		DeleteFunc: func(obj any) {
-			if node, ok := obj.(*corev1.Node); ok {
-				w.own.Gone(node.Name, node.UID)
-			}
-		}})
+	registration, err := config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, gone bool) {
+		if gone {
+			w.own.Gone(node.Name, node.UID)
+			return
+		}
+		w.Wake()
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("nodewriter: watch Nodes: %w", err)
 	}

@@ -84,23 +84,11 @@ func seesAllDevices(c *api.Container) bool {
 // deviceNodes returns the device node at a path of the host, links followed, or
 // those in the directory there. Directories are searched to the bottom; what is no device
 // in them is passed over.
-func deviceNodes(hostPath, containerPath string) ([]*api.LinuxDevice, error) {
+func deviceNodes(hostPath, containerPath string) (nodes []*api.LinuxDevice, err error) {
 	real, err := filepath.EvalSymlinks(hostPath)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		node, err := deviceNode(real, containerPath)
-		if err != nil {
-			return nil, err
-		}
-		return []*api.LinuxDevice{node}, nil
-	}
-	var nodes []*api.LinuxDevice
 	err = filepath.WalkDir(real, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/kubecri/repair"
 )
 
 // ours is the part of the runtime's time limit within which a request is answered;
@@ -106,6 +107,17 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 	return nil
 }
 
+// lacks returns what the container was assigned and has not been given; nil for nothing.
+// Such a container was created while the runtime did without us.
+func (p *Plugin) lacks(sandbox *api.PodSandbox, c *api.Container) error {
+	lack := repair.Of(p.config.Node, repair.Container{Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(),
+		Name: c.GetName(), Annotations: c.GetAnnotations(), CreatedAt: c.GetCreatedAt()}, p.config.Claims.MarkedSince())
+	if lack.None() {
+		return nil
+	}
+	return lack
+}
+
 // traced has the runtime's trace context, which comes in ttrpc's metadata, where
 // gRPC has it.
 func traced(ctx context.Context) context.Context {
@@ -139,19 +151,19 @@ func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.C
 	if a := s.end(c.GetId()); a != nil {
 		a.Failed(status.Error(codes.Aborted, "the runtime did not create the container"))
 	}
-	s.config.Claims.ContainerRemoved(c.GetId())
+	s.config.Claims.Removed(c.GetId())
 	return nil
 }
 
 // StopPodSandbox is told of a sandbox that has stopped.
 func (s *session) StopPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
-	s.config.Claims.SandboxStopped(sandbox.GetId())
+	s.config.Claims.Removed(sandbox.GetId())
 	return nil
 }
 
 // RemovePodSandbox is told of a sandbox that is removed.
 func (s *session) RemovePodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
-	s.config.Claims.SandboxStopped(sandbox.GetId())
+	s.config.Claims.Removed(sandbox.GetId())
 	return nil
 }
 

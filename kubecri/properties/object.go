@@ -3,6 +3,7 @@ package properties
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 )
 
 // kind is Secret or ConfigMap.
@@ -46,7 +46,6 @@ type content struct {
 type object struct {
 	reference
 	client kubernetes.Interface
-	clock  clock.WithTicker
 	users  int                // guarded by Reader.mu
 	stop   context.CancelFunc // ends run
 	done   chan struct{}      // closed when run has ended
@@ -102,22 +101,20 @@ func (o *object) run(ctx context.Context) {
 		case err != nil:
 			pause, retry = retry, min(2*retry, reread)
 		case mayWatch:
-			started := o.clock.Now()
+			started := time.Now()
 			err := o.watch(ctx, version)
 			if mayWatch = !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err); !mayWatch {
 				break
 			}
-			if o.clock.Since(started) > reread {
+			if time.Since(started) > reread {
 				retry = firstRetry
 			}
 			pause, retry = retry, min(2*retry, reread)
 		}
-		timer := o.clock.NewTimer(pause/2 + rand.N(pause/2))
 		select {
-		case <-timer.C():
+		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -181,9 +178,7 @@ func contentOf(object runtime.Object) content {
 	case *corev1.Secret:
 		c.data = object.Data
 	case *corev1.ConfigMap:
-		for key, value := range object.BinaryData {
-			c.data[key] = value
-		}
+		maps.Copy(c.data, object.BinaryData)
 		for key, value := range object.Data {
 			c.data[key] = []byte(value)
 		}

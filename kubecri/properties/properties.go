@@ -7,6 +7,7 @@
 package properties
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -19,7 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -31,7 +32,6 @@ const AllNamespaces = "*"
 type Reader struct {
 	client     kubernetes.Interface
 	namespaces []string
-	clock      clock.WithTicker
 
 	mu      sync.Mutex
 	objects map[reference]*object // that somebody follows
@@ -39,8 +39,8 @@ type Reader struct {
 
 // NewReader returns a Reader. namespaces are those that any Configuration may refer to,
 // besides its own.
-func NewReader(client kubernetes.Interface, namespaces []string, clock clock.WithTicker) *Reader {
-	return &Reader{client: client, namespaces: namespaces, clock: clock, objects: map[reference]*object{}}
+func NewReader(client kubernetes.Interface, namespaces []string) *Reader {
+	return &Reader{client: client, namespaces: namespaces, objects: map[reference]*object{}}
 }
 
 // Follow calls changed with the values of the properties once they are known, and then
@@ -82,7 +82,7 @@ func (r *Reader) Follow(ctx context.Context, namespace string, properties []v0.D
 		case err != nil && err.Error() != reported:
 			reported = err.Error()
 			changed(nil, err)
-		case err == nil && (last == nil || reported != "" || !equal(last, values)):
+		case err == nil && (last == nil || reported != "" || !maps.EqualFunc(last, values, bytes.Equal)):
 			last, reported = values, ""
 			changed(values, nil)
 		}
@@ -140,7 +140,6 @@ func resolve(properties []v0.DiscoveryProperty, wanted map[int]reference, object
 		if ref.kind == configMap {
 			selector = p.ValueFrom.ConfigMapKeyRef
 		}
-		optional := selector.Optional != nil && *selector.Optional
 		value, ok := is.data[selector.Key]
 		switch {
 		case apierrors.IsForbidden(is.err):
@@ -149,7 +148,7 @@ func resolve(properties []v0.DiscoveryProperty, wanted map[int]reference, object
 			return nil, true, fmt.Errorf("discovery property %q: read %s: %w", p.Name, ref, is.err)
 		case ok:
 			values[p.Name] = value
-		case optional:
+		case ptr.Deref(selector.Optional, false):
 		case !is.exists:
 			return nil, true, fmt.Errorf("discovery property %q: there is no %s", p.Name, ref)
 		default:
@@ -175,10 +174,6 @@ func binding(ref reference, err error) string {
 	return fmt.Sprintf("allow it with kubectl create rolebinding kubeslot-discovery-properties --namespace=%s --clusterrole=kubeslot:discovery-properties %s", ref.namespace, subject)
 }
 
-func equal(a, b map[string][]byte) bool {
-	return maps.EqualFunc(a, b, func(a, b []byte) bool { return string(a) == string(b) })
-}
-
 // acquire returns the object, which is read from now on if nobody else follows it.
 func (r *Reader) acquire(ref reference) *object {
 	r.mu.Lock()
@@ -186,7 +181,8 @@ func (r *Reader) acquire(ref reference) *object {
 	o := r.objects[ref]
 	if o == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		o = &object{reference: ref, client: r.client, clock: r.clock, stop: stop, done: make(chan struct{}), subscribers: map[chan<- struct{}]bool{}}
+		o = &object{reference: ref, client: r.client, stop: stop, done: make(chan struct{}),
+			subscribers: map[chan<- struct{}]bool{}}
 		r.objects[ref] = o
 		go func() {
 			defer close(o.done)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -113,7 +112,7 @@ func TestValues(t *testing.T) {
 				if tc.namespace == "" {
 					tc.namespace = "default"
 				}
-				f := follow(t, NewReader(client, tc.allowed, clock.RealClock{}), tc.namespace, tc.property)
+				f := follow(t, NewReader(client, tc.allowed), tc.namespace, tc.property)
 				f.want(t, time.Hour, tc.want)
 				refers := tc.property.ValueFrom != nil && !strings.Contains(tc.want, "neither") && !strings.Contains(tc.want, "would allow") && !strings.Contains(tc.want, "--discovery")
 				if calls := len(client.Actions()); (calls > 0) != refers {
@@ -127,7 +126,7 @@ func TestValues(t *testing.T) {
 func TestChangesAreSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		r := NewReader(client, nil, clock.RealClock{})
+		r := NewReader(client, nil)
 		first := follow(t, r, "default", secretRef("x", "key", false))
 		second := follow(t, r, "default", secretRef("x", "other", true))
 		first.want(t, time.Second, "there is no Secret default/x")
@@ -195,7 +194,7 @@ func TestWithoutWatches(t *testing.T) {
 		client.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
 		})
-		f := follow(t, NewReader(client, nil, clock.RealClock{}), "default", configMapRef("x", "key", false))
+		f := follow(t, NewReader(client, nil), "default", configMapRef("x", "key", false))
 		f.want(t, time.Second, `map["p":"1"]`)
 		changed := &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"key": "2"}}
 		if _, err := client.CoreV1().ConfigMaps("default").Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
@@ -247,7 +246,7 @@ func TestAnOutage(t *testing.T) {
 			defer mu.Unlock()
 			f()
 		}
-		f := follow(t, NewReader(client, nil, clock.RealClock{}), "default", secretRef("x", "key", false))
+		f := follow(t, NewReader(client, nil), "default", secretRef("x", "key", false))
 		f.want(t, time.Hour, `property "p": read Secret default/x: connection refused`)
 		if gets := count(client, "get"); gets < 60 || gets > 140 {
 			t.Errorf("asked %d times in an hour", gets)

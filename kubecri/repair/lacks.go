@@ -3,6 +3,7 @@ package repair
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
@@ -21,16 +22,27 @@ type Lack struct {
 // None reports whether the container lacks nothing.
 func (l Lack) None() bool { return len(l.Slots)+len(l.Plugins) == 0 }
 
-// Of returns what a container lacks of what the scheduler assigned to it on the node: annotations are all
-// that it was created with, those that NRI adds, too. Of a static pod, and of a pod whose assignment
+// Container is what tells whether a container has what it was assigned.
+type Container struct {
+	Pod            claims.Pod
+	PodAnnotations map[string]string
+	Name           string
+	// Annotations are all that it was created with, those that NRI adds, too.
+	Annotations map[string]string
+	// CreatedAt is in nanoseconds; 0 for one that is about to be created.
+	CreatedAt int64
+}
+
+// Of returns what a container lacks of what the scheduler assigned to it on the node. A container of before
+// pluginsMarkedSince does not say what device plugins gave it. Of a static pod, and of a pod whose assignment
 // cannot be read, nobody can say what a container would lack.
-func Of(node string, podAnnotations map[string]string, pod claims.Pod, container string,
-	annotations map[string]string) Lack {
-	if given(annotations) || assignment.Static(podAnnotations) {
+func Of(node string, c Container, pluginsMarkedSince time.Time) Lack {
+	if given(c.Annotations) || assignment.Static(c.PodAnnotations) {
 		return Lack{}
 	}
-	of, err := assignment.OfContainer(podAnnotations, pod.UID, node, container)
-	if err != nil || of.Info == nil {
+	of, err := assignment.OfContainer(c.PodAnnotations, c.Pod.UID, node, c.Name)
+	older := c.CreatedAt != 0 && c.CreatedAt <= pluginsMarkedSince.UnixNano()
+	if err != nil || of.Info == nil || older && len(of.Grants) == 0 {
 		return Lack{}
 	}
 	l := Lack{Slots: of.Grants}

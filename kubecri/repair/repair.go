@@ -126,13 +126,10 @@ func (r *Repairer) Lacks(ctx context.Context, c *runtimeapi.Container, podAnnota
 // lackOf asks the runtime only about containers that were assigned something and do not
 // show in CRI that they have it, each once.
 func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) Lack {
-	lack := Of(r.config.Node, podAnnotations, claims.PodOf(c.Labels), kubelettypes.GetContainerName(c.Labels),
-		c.Annotations)
+	lack := Of(r.config.Node, Container{claims.PodOf(c.Labels), podAnnotations,
+		kubelettypes.GetContainerName(c.Labels), c.Annotations, c.CreatedAt}, r.config.PluginsMarkedSince())
 	if lack.None() {
 		return Lack{}
-	}
-	if len(lack.Slots) == 0 && c.CreatedAt <= r.config.PluginsMarkedSince().UnixNano() {
-		return Lack{} // it came through an older kubecri, which did not say so
 	}
 	r.mu.Lock()
 	whole := r.whole[c.Id]

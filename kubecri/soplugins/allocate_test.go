@@ -15,8 +15,8 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
-	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
@@ -254,7 +254,7 @@ func TestEdits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e, err := edits("p", test.given)
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, nodeinfo.ErrInvalid) {
+				if err == nil || !strings.Contains(err.Error(), test.err) || !errors.Is(err, contain.ErrInvalid) {
 					t.Errorf("error %v, want %q", err, test.err)
 				}
 				return

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
 )
@@ -167,7 +166,7 @@ func (c *caller) fault(method string, err error) *Fault {
 		kind = hanging
 	case isAway(err):
 		kind = away
-	case errors.Is(err, nodeinfo.ErrInvalid):
+	case errors.Is(err, contain.ErrInvalid):
 		kind = invalid
 	}
 	c.numbers.Faulted(method, kind)

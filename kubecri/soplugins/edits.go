@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
-	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
@@ -33,14 +33,15 @@ func edits(plugin string, g given) (inject.Edits, error) {
 	for _, m := range g.mounts {
 		for _, path := range []string{m.ContainerPath, m.HostPath} {
 			if err := checkPath(path); err != nil {
-				return e, fmt.Errorf("%w: a mount of %q at %q: %v", nodeinfo.ErrInvalid, m.HostPath, m.ContainerPath, err)
+				return e, fmt.Errorf("%w: a mount of %q at %q: %v", contain.ErrInvalid, m.HostPath, m.ContainerPath,
+					err)
 			}
 		}
 		if m.ContainerPath == "/" {
-			return e, fmt.Errorf("%w: a mount of %q at /, the container's root", nodeinfo.ErrInvalid, m.HostPath)
+			return e, fmt.Errorf("%w: a mount of %q at /, the container's root", contain.ErrInvalid, m.HostPath)
 		}
 		if _, err := os.Stat(m.HostPath); err != nil {
-			return e, fmt.Errorf("%w: a mount at %q: %v", nodeinfo.ErrInvalid, m.ContainerPath, err)
+			return e, fmt.Errorf("%w: a mount at %q: %v", contain.ErrInvalid, m.ContainerPath, err)
 		}
 		e.Mounts = append(e.Mounts, discovery.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, ReadOnly: m.Readonly})
 	}
@@ -50,23 +51,24 @@ func edits(plugin string, g given) (inject.Edits, error) {
 			continue
 		}
 		if err := checkDevice(d); err != nil {
-			return e, fmt.Errorf("%w: the device %q: %v", nodeinfo.ErrInvalid, d, err)
+			return e, fmt.Errorf("%w: the device %q: %v", contain.ErrInvalid, d, err)
 		}
 		e.Devices = append(e.Devices, discovery.DeviceSpec{ContainerPath: d, HostPath: d})
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.env)) {
 		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
-			return e, fmt.Errorf("%w: the variable %q: %s", nodeinfo.ErrInvalid, name, strings.Join(problems, "; "))
+			return e, fmt.Errorf("%w: the variable %q: %s", contain.ErrInvalid, name, strings.Join(problems, "; "))
 		}
 		if name == inject.DevicesEnv {
-			return e, fmt.Errorf("%w: the variable %s is kubecri's own", nodeinfo.ErrInvalid, name)
+			return e, fmt.Errorf("%w: the variable %s is kubecri's own", contain.ErrInvalid, name)
 		}
 		if strings.Contains(g.env[name], "\x00") {
-			return e, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have", nodeinfo.ErrInvalid, name)
+			return e, fmt.Errorf("%w: the value of the variable %q has a NUL, which no process can have",
+				contain.ErrInvalid, name)
 		}
 		if len(name)+len(g.env[name])+2 > inject.MaxEnvBytes {
 			return e, fmt.Errorf("%w: the variable %q has %d bytes, and Linux starts no process with one of more than %d",
-				nodeinfo.ErrInvalid, name, len(g.env[name]), inject.MaxEnvBytes)
+				contain.ErrInvalid, name, len(g.env[name]), inject.MaxEnvBytes)
 		}
 		e.Env = append(e.Env, inject.Variable{Name: name, Value: g.env[name]})
 	}

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
@@ -46,7 +46,7 @@ func (p *Plugins) reportLosses(ctx context.Context, plugin *plugin) *Fault {
 			if !held[name] || reason == "" || len(reason) > maxReason || !utf8.ValidString(reason) {
 				return nil, fmt.Errorf("%w: it says that %q is lost, for a reason of %d bytes: "+
 					"want what a container holds, and a text of 1 to %d bytes",
-					nodeinfo.ErrInvalid, name, len(reason), maxReason)
+					contain.ErrInvalid, name, len(reason), maxReason)
 			}
 		}
 		return lost, nil

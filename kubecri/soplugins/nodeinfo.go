@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/contain"
 )
 
 // NodeInfo returns what the plugins say of the node, as far as they have: in the
@@ -82,7 +82,8 @@ func (p *Plugins) conflict(plugin *plugin, data *types.NodeInfo) error {
 			{has.KubeCap, data.KubeCap}, {has.KubeAlloc, data.KubeAlloc}} {
 			for _, name := range slices.Sorted(maps.Keys(lists[1])) {
 				if _, both := lists[0][name]; both {
-					return fmt.Errorf("%w: it names %q, as device plugin %q does: remove one of the two", nodeinfo.ErrInvalid, name, earlier.name)
+					return fmt.Errorf("%w: it names %q, as device plugin %q does: remove one of the two",
+						contain.ErrInvalid, name, earlier.name)
 				}
 			}
 		}

@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +98,8 @@ func (t *Tracer) Call(ctx context.Context, name string) (context.Context, Span) 
 	if t == nil {
 		return ctx, Span{}
 	}
-	ctx = propagators.Extract(ctx, incoming(ctx))
+	came, _ := metadata.FromIncomingContext(ctx)
+	ctx = propagators.Extract(ctx, carrier(came))
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
 	return ctx, Span{span}
 }
@@ -169,11 +172,6 @@ func (s Span) End(err error) {
 // carrier are the metadata that a call came with.
 type carrier metadata.MD
 
-func incoming(ctx context.Context) carrier {
-	md, _ := metadata.FromIncomingContext(ctx)
-	return carrier(md)
-}
-
 // Get implements propagation.TextMapCarrier.
 func (c carrier) Get(key string) string {
 	if values := metadata.MD(c).Get(key); len(values) > 0 {
@@ -186,10 +184,4 @@ func (c carrier) Get(key string) string {
 func (c carrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.
-func (c carrier) Keys() []string {
-	keys := make([]string, 0, len(c))
-	for key := range c {
-		keys = append(keys, key)
-	}
-	return keys
-}
+func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }

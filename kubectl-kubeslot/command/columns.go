@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func podColumns(now func() time.Time, all bool) []column[view.Pod] {
 		{"STATE", wordColumn, func(p row) string { return string(p.State) }},
 		{"SINCE", wordColumn, func(p row) string { return since(p.Since, now()) }},
 		{"NODE", wordColumn, func(p row) string { return p.Node }},
-		{"REQUESTS", wordColumn, func(p row) string { return requests(p, 2) }},
+		{"REQUESTS", wordColumn, requests},
 		{"SLOTS", wordColumn, func(p row) string { return strconv.Itoa(len(p.Slots)) }},
 		{"REASON", wordColumn, func(p row) string { return reasons(p.Waits) }},
 		{"MESSAGE", wideColumn, func(p row) string {
@@ -116,7 +117,7 @@ var findingColumns = []column[view.Finding]{
 }
 
 // requests names what the pod asks for, such as akri.sh/cameras:2, or cameras.slots.kubeslot.io:2 of a ResourceClaim.
-func requests(p *view.Pod, most int) string {
+func requests(p *view.Pod) string {
 	var texts []string
 	for _, a := range p.Requests {
 		texts = append(texts, fmt.Sprintf("%s:%d", a.Resource, a.Count))
@@ -124,7 +125,7 @@ func requests(p *view.Pod, most int) string {
 	for i := range p.Claims {
 		texts = append(texts, claimRequests(&p.Claims[i])...)
 	}
-	return some(texts, most)
+	return some(texts, 2)
 }
 
 // claimRequests are what a ResourceClaim asks for, each as the DeviceClass and a number.
@@ -139,10 +140,8 @@ func claimRequests(c *view.PodClaim) []string {
 // reasons names each reason once.
 func reasons(waits []view.Wait) string {
 	var all []string
-	seen := map[string]bool{}
 	for _, w := range waits {
-		if !seen[w.Reason] {
-			seen[w.Reason] = true
+		if !slices.Contains(all, w.Reason) {
 			all = append(all, w.Reason)
 		}
 	}

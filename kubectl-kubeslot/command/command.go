@@ -194,9 +194,12 @@ func (o *options) tellMissing(missing []string) {
 	}
 }
 
-// shows reports whether an object of the namespace and the labels is to be shown. It is an error if a flag that says
-// which, or in which order, cannot be read.
-func (s *selection) shows() (func(namespace string, of map[string]string) bool, error) {
+// filter reports whether an object of the namespace and the labels is to be shown.
+type filter func(namespace string, labels map[string]string) bool
+
+// shows is the filter of the flags. It is an error if a flag that says which objects to show, or in which order,
+// cannot be read.
+func (s *selection) shows() (filter, error) {
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
 		return nil, fmt.Errorf("--selector: %w", err)
@@ -250,7 +253,7 @@ func (o *options) exitCode(ctx context.Context, command string, err error) int {
 	case errors.Is(err, ErrFindings):
 		return 1
 	}
-	fmt.Fprintln(o.streams.ErrOut, "error:", explained(err))
+	fmt.Fprintln(o.streams.ErrOut, "error:", plainLines(explained(err)))
 	if command == "doctor" {
 		return 2
 	}
@@ -259,8 +262,7 @@ func (o *options) exitCode(ctx context.Context, command string, err error) int {
 
 // explained says what to do about an error of the connection, in kubectl's words.
 func explained(err error) string {
-	var connection *url.Error
-	if errors.As(err, &connection) {
+	if connection, ok := errors.AsType[*url.Error](err); ok {
 		if text, known := cmdutil.StandardErrorMessage(connection); known {
 			return text
 		}

@@ -79,7 +79,7 @@ type namer func(v *view.View, namespace string) []string
 func configurationNames(v *view.View, namespace string) []string {
 	var names []string
 	for _, c := range v.Configurations() {
-		if namespace == "" || c.Namespace == namespace {
+		if namespace == "" || c.Namespace == "" || c.Namespace == namespace { // "" of one that was deleted
 			names = append(names, c.Name)
 		}
 	}
@@ -99,7 +99,7 @@ func deviceNames(v *view.View, namespace string) []string {
 // slotNames are deviceNames, and what has slots still though its Configuration is gone.
 func slotNames(v *view.View, namespace string) []string {
 	names := deviceNames(v, namespace)
-	for _, s := range v.Slots() {
+	for _, s := range v.Taken() {
 		if namespace == "" || s.InstanceNamespace == namespace {
 			names = append(names, s.Configuration, s.Instance)
 		}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 func (o *options) node() *cobra.Command {
@@ -106,33 +108,24 @@ func describePod(w io.Writer, p *view.Pod, now time.Time) {
 		}
 		fmt.Fprintln(w, "It asks for", plain(strings.Join(texts, ", ")))
 	}
-	if len(p.Claims) > 0 {
-		fmt.Fprintln(w, "\nIts ResourceClaims:")
-		newTable(w, []column[view.PodClaim]{
-			{"NAME", wordColumn, func(c *view.PodClaim) string { return c.Name }},
-			{"RESOURCECLAIM", wordColumn, func(c *view.PodClaim) string { return c.ResourceClaim }},
-			{"ASKS FOR", wordColumn, func(c *view.PodClaim) string { return some(claimRequests(c), 2) }},
-			{"ALLOCATED", wordColumn, func(c *view.PodClaim) string { return some(c.Devices, 3) }},
-		}, true, true, 0).print(p.Claims)
-	}
-	if len(p.Slots) > 0 {
-		fmt.Fprintln(w, "\nIt has:")
-		newTable(w, []column[view.Slot]{
-			{"CONTAINER", wordColumn, func(s *view.Slot) string { return s.Container }},
-			{"SLOT", wordColumn, func(s *view.Slot) string { return s.Name }},
-			{"STATE", wordColumn, func(s *view.Slot) string { return string(s.State) }},
-			{"LEVEL", wordColumn, func(s *view.Slot) string { return s.Level }},
-			{"SINCE", wordColumn, func(s *view.Slot) string { return since(s.Since, now) }},
-			{"DEVICE", wordColumn, func(s *view.Slot) string { return short(s.Device, 60) }},
-		}, true, true, 0).print(p.Slots)
-	}
-	if len(p.Devices) > 0 {
-		fmt.Fprintln(w, "\nIt has, of plugins:")
-		newTable(w, []column[view.PluginDevice]{
-			{"CONTAINER", wordColumn, func(d *view.PluginDevice) string { return d.Container }},
-			{"DEVICE", wordColumn, func(d *view.PluginDevice) string { return d.Device }},
-		}, true, true, 0).print(p.Devices)
-	}
+	section(w, "Its ResourceClaims:", p.Claims, []column[view.PodClaim]{
+		{"NAME", wordColumn, func(c *view.PodClaim) string { return c.Name }},
+		{"RESOURCECLAIM", wordColumn, func(c *view.PodClaim) string { return c.ResourceClaim }},
+		{"ASKS FOR", wordColumn, func(c *view.PodClaim) string { return some(claimRequests(c), 2) }},
+		{"ALLOCATED", wordColumn, func(c *view.PodClaim) string { return some(c.Devices, 3) }},
+	})
+	section(w, "It has:", p.Slots, []column[view.Slot]{
+		{"CONTAINER", wordColumn, func(s *view.Slot) string { return s.Container }},
+		{"SLOT", wordColumn, func(s *view.Slot) string { return s.Name }},
+		{"STATE", wordColumn, func(s *view.Slot) string { return string(s.State) }},
+		{"LEVEL", wordColumn, func(s *view.Slot) string { return s.Level }},
+		{"SINCE", wordColumn, func(s *view.Slot) string { return since(s.Since, now) }},
+		{"DEVICE", wordColumn, func(s *view.Slot) string { return short(s.Device, 60) }},
+	})
+	section(w, "It has, of plugins:", p.Devices, []column[view.PluginDevice]{
+		{"CONTAINER", wordColumn, func(d *view.PluginDevice) string { return d.Container }},
+		{"DEVICE", wordColumn, func(d *view.PluginDevice) string { return d.Device }},
+	})
 	if len(p.Waits) > 0 {
 		fmt.Fprintln(w, "\nWhat is not met:")
 	}
@@ -190,12 +183,13 @@ func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
 	}
 }
 
-// resourceName is the name as it stands in a pod.
+// resourceName is the name as it stands in a pod; those of Kubernetes' own and of others are complete.
 func resourceName(of string) string {
-	if strings.Contains(of, "/") || of == "cpu" || of == "memory" || of == "ephemeral-storage" {
+	if strings.Contains(of, "/") || slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, of) ||
+		strings.HasPrefix(of, corev1.ResourceHugePagesPrefix) {
 		return of
 	}
-	return "akri.sh/" + of
+	return assignment.ResourcePrefix + of
 }
 
 // indented writes each line four places further.
@@ -242,16 +236,15 @@ func describeNode(w io.Writer, n *view.Node, now time.Time) {
 	for _, problem := range n.Problems {
 		fmt.Fprintln(w, "Problem:", plain(problem))
 	}
-	if len(n.Resources) > 0 {
-		fmt.Fprintln(w, "\nIts slots:")
-		newTable(w, advertisedColumns, false, true, 0).print(n.Resources)
-	}
-	if len(n.Instances) > 0 {
-		fmt.Fprintln(w, "\nIt reaches:")
-		newTable(w, instanceColumns(false), false, true, 0).print(n.Instances)
-	}
-	if len(n.Slots) > 0 {
-		fmt.Fprintln(w, "\nIts pods have:")
-		newTable(w, slotColumns(func() time.Time { return now }, false), false, true, 0).print(n.Slots)
+	section(w, "Its slots:", n.Resources, advertisedColumns)
+	section(w, "It reaches:", n.Instances, instanceColumns(false))
+	section(w, "Its pods have:", n.Slots, slotColumns(func() time.Time { return now }, false))
+}
+
+// section prints the rows, if there are any, below a title.
+func section[T any](w io.Writer, title string, rows []T, columns []column[T]) {
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "\n"+title)
+		newTable(w, columns, false, true, 0).print(rows)
 	}
 }

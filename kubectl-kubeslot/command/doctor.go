@@ -33,7 +33,7 @@ It needs permission to read all of them in the whole cluster.`,
 				return err
 			}
 			objects, missing, err := from.List(cmd.Context(), source.Wanted{AllPods: true})
-			if missing := source.NotInstalledError(""); errors.As(err, &missing) && missing == source.NoConfigurations {
+			if errors.Is(err, source.NoConfigurations) {
 				return errors.Join(err, o.leftovers(cmd.Context(), from))
 			}
 			if err != nil {
@@ -54,11 +54,7 @@ It needs permission to read all of them in the whole cluster.`,
 				return err
 			}
 			for _, note := range v.Notes() { // also beside other formats: standard output has the problems alone
-				lines := []string{"Note: " + plain(note)}
-				if width := o.lineWidth(); width > 0 {
-					lines = wrapped(lines, width)
-				}
-				fmt.Fprintln(o.streams.ErrOut, strings.Join(lines, "\n"))
+				fmt.Fprintln(o.streams.ErrOut, o.broken("Note: "+plain(note)))
 			}
 			if len(findings) > 0 {
 				return ErrFindings

@@ -23,15 +23,11 @@ func (o *options) list() *cobra.Command {
 	s := o.selection(cmd, "Configuration")
 	cmd.ValidArgsFunction = o.complete(source.Configurations)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		shows, err := s.shows()
-		if err != nil {
-			return err
-		}
 		return show(cmd.Context(), s, listing[view.Configuration]{
 			kind: "Configuration", wanted: source.Wanted{NoNodes: true}, columns: configurationColumns(s.all),
 			none: s.none("Configuration", len(args) > 0),
 			key:  func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
-			rows: func(v *view.View) []view.Configuration {
+			rows: func(v *view.View, shows filter) []view.Configuration {
 				return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
 					known := c.Namespace != "" // not of one that was deleted, and of which claims alone are left
 					return known && !shows(c.Namespace, c.Labels) || !matches(args, c.Name)
@@ -52,15 +48,11 @@ func (o *options) instances() *cobra.Command {
 	s := o.selection(cmd, "Instance")
 	cmd.ValidArgsFunction = o.complete(source.Configurations, source.Instances)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		shows, err := s.shows()
-		if err != nil {
-			return err
-		}
 		return show(cmd.Context(), s, listing[view.Instance]{
 			kind: "Instance", wanted: source.Wanted{NoNodes: true}, columns: instanceColumns(s.all),
 			none: s.none("Instance", len(args) > 0) + " `kubectl kubeslot list` says whether discovery has a problem.",
 			key:  func(i *view.Instance) string { return i.Namespace + "/" + i.Name },
-			rows: func(v *view.View) []view.Instance {
+			rows: func(v *view.View, shows filter) []view.Instance {
 				return slices.DeleteFunc(v.Instances(), func(i view.Instance) bool {
 					return !shows(i.Namespace, i.Labels) || !matches(args, i.Configuration, i.Name, i.Device)
 				})
@@ -85,14 +77,10 @@ func (o *options) slots() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("free", "held")
 	cmd.ValidArgsFunction = o.complete(source.Configurations, source.Instances)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		shows, err := s.shows()
-		if err != nil {
-			return err
-		}
 		return show(cmd.Context(), s, listing[view.Slot]{
 			kind: "Slot", columns: slotColumns(o.now, s.all), none: s.none("slot", len(args) > 0 || free || held),
 			key: func(s *view.Slot) string { return s.Name },
-			rows: func(v *view.View) []view.Slot {
+			rows: func(v *view.View, shows filter) []view.Slot {
 				return slices.DeleteFunc(v.Slots(), func(s view.Slot) bool {
 					return !shows(s.InstanceNamespace, s.Labels) || !matches(args, s.Configuration, s.Instance, s.Device) ||
 						free && s.State != view.Free || held && s.State != view.Held
@@ -121,10 +109,6 @@ pods are refused.`,
 		if len(args) > 0 {
 			return o.describePods(cmd.Context(), s, args)
 		}
-		shows, err := s.shows()
-		if err != nil {
-			return err
-		}
 		namespace, err := o.namespace()
 		if err != nil {
 			return err
@@ -133,7 +117,7 @@ pods are refused.`,
 			kind: "Pod", wanted: source.Wanted{AllPods: s.all, Of: namespace}, refused: true,
 			columns: podColumns(o.now, s.all), none: s.none("pod that asks for devices", false),
 			key: func(p *view.Pod) string { return p.Namespace + "/" + p.Name },
-			rows: func(v *view.View) []view.Pod {
+			rows: func(v *view.View, shows filter) []view.Pod {
 				return slices.DeleteFunc(v.Pods(), func(p view.Pod) bool { return !shows(p.Namespace, p.Labels) })
 			},
 			missing: func(*view.View) error { return nil },

@@ -11,7 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // A command that is interrupted has no answer: who asks must not take it for a good one.
@@ -93,6 +97,31 @@ func TestCompletesForKubectl(t *testing.T) {
 		code := Main(t.Context(), genericiooptions.IOStreams{In: os.Stdin, Out: &out, ErrOut: &errOut})
 		if code != 0 || !strings.HasSuffix(out.String(), tc.want) {
 			t.Errorf("%q: it exits with %d and prints %q, want %q at the end", tc.words, code, &out, tc.want)
+		}
+	}
+}
+
+// What others wrote into objects must not move the cursor, in errors and in what release says neither.
+func TestErrorsArePlain(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	const evil = "\x1b[2J\u202e"
+	s := heldByNobody()
+	s.objects["node/off"].(*corev1.Node).Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady,
+		Status: corev1.ConditionUnknown, Message: "it is off" + evil}}
+	s.objects["claim/cam-f30c78-0"].(*v1alpha1.SlotClaim).Spec.Pod.Name += evil
+	s.set("event/gone", &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gone"},
+		Reason: "Evicted", Message: "it was" + evil,
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "gone"}})
+	for line, want := range map[string]string{
+		"pod gone":                     "Evicted: it was?[2J?",
+		"release --yes cam-f30c78-0":   "it is off?[2J?",
+		"release --yes nothing" + evil: "is no slot's name",
+		"no-such-command" + evil:       "unknown command",
+		"slots --sort-by={.a" + evil:   "--sort-by",
+	} {
+		text := s.run(t, "", strings.Fields(line)...)
+		if !strings.Contains(text, want) || strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("%q: it says %q, want %q in it, and nothing that moves the cursor", line, text, want)
 		}
 	}
 }

@@ -94,11 +94,7 @@ func describe[T any](o *options, kind string, all []T, text func(io.Writer, *T))
 			}
 			text(&out, &all[i])
 		}
-		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		if width := o.lineWidth(); width > 0 {
-			lines = wrapped(lines, width)
-		}
-		_, err := fmt.Fprintln(o.streams.Out, strings.Join(lines, "\n"))
+		_, err := fmt.Fprintln(o.streams.Out, o.broken(strings.TrimSuffix(out.String(), "\n")))
 		return err
 	}
 	if len(all) > 1 {
@@ -169,9 +165,15 @@ func oneLine(text string) string {
 
 // plain is the text without unprintable characters: they could move the cursor, or reverse
 // the direction of the text.
-func plain(text string) string {
+func plain(text string) string { return printable(text, "") }
+
+// plainLines is plain for a text of several lines.
+func plainLines(text string) string { return printable(text, "\n\t") }
+
+// printable is the text with a question mark for each character that is neither printable nor kept.
+func printable(text, kept string) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) && !strings.ContainsRune(kept, r) {
 			return '?'
 		}
 		return r

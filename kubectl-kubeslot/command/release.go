@@ -19,7 +19,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
-	"github.com/kubeslot/kubeslot/types/spelling"
 )
 
 // patience is how long a node has to make a claim again whose container runs: it does so at once
@@ -109,7 +108,7 @@ func (r *releasing) run(ctx context.Context, names []string) error {
 	}
 	var released []*source.Claimed
 	for _, c := range all {
-		fmt.Fprintln(r.streams.Out, r.told(c))
+		fmt.Fprintln(r.streams.Out, plainLines(r.told(c)))
 		if !r.yes {
 			yes, err := r.asked(ctx, c.Claim.Name)
 			if err != nil {
@@ -142,7 +141,8 @@ func joined(problems []string) error {
 // look reads what there is to know of a slot that may be released.
 func (r *releasing) look(ctx context.Context, name string) (*source.Claimed, error) {
 	if _, err := slot.Parse(name); err != nil {
-		return nil, fmt.Errorf("%q is no slot's name, which is <configuration>-<hash>-<index>%s", name, r.meant(ctx, name))
+		return nil, fmt.Errorf("%q is no slot's name, which is <configuration>-<hash>-<index>%s", name,
+			r.meant(ctx, name, source.Claims))
 	}
 	switch may, err := r.from.MayRelease(ctx, name); {
 	case err != nil:
@@ -174,15 +174,6 @@ func podRuns(c *source.Claimed) bool {
 		c.Pod.Status.Phase != corev1.PodSucceeded && c.Pod.Status.Phase != corev1.PodFailed
 }
 
-// meant proposes a slot that is claimed; "" if none has a name like that.
-func (r *releasing) meant(ctx context.Context, name string) string {
-	claimed, err := r.from.Names(ctx, source.Claims, "")
-	if err != nil {
-		return ""
-	}
-	return spelling.DidYouMean(name, claimed)
-}
-
 // notClaimed says what the slot is instead, as far as the user can see.
 func (r *releasing) notClaimed(ctx context.Context, name string) error {
 	if objects, _, err := r.from.List(ctx, source.Wanted{}); err == nil {
@@ -197,7 +188,7 @@ func (r *releasing) notClaimed(ctx context.Context, name string) error {
 			}
 		}
 	}
-	return fmt.Errorf("no slot %s is claimed%s", name, r.meant(ctx, name))
+	return fmt.Errorf("no slot %s is claimed%s", name, r.meant(ctx, name, source.Claims))
 }
 
 // readyAdvice says how the slot of a node that is Ready gets free.
@@ -323,7 +314,7 @@ func (r *releasing) outcomes(ctx context.Context, released []*source.Claimed) (p
 		case again.Spec.NodeName == node && (again.Spec.MadeAgain || again.Spec.Holder == c.Claim.Spec.Holder):
 			problems = append(problems, fmt.Sprintf("node %s has claimed slot %s again: its container runs there, and kubecri sees it. End the container, on the node if its kubelet does not: the node releases the slot then", node, name))
 		default:
-			fmt.Fprintf(r.streams.Out, "Released slot %s. It is held by %s now.\n", name, again.HeldBy())
+			fmt.Fprintf(r.streams.Out, "Released slot %s. It is held by %s now.\n", name, plain(again.HeldBy()))
 		}
 	}
 	return problems

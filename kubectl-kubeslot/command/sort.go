@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,13 +55,13 @@ func sorted[T any](s *selection, kind string, rows []T) ([]T, error) {
 	if !found {
 		return nil, fmt.Errorf("--sort-by %s: no %s has this field; -o yaml shows those that there are", s.sortBy, kind)
 	}
-	var problem error
+	sortable := true
 	slices.SortStableFunc(all, func(a, b keyed) int {
-		order, err := compare(a.key, b.key)
-		problem = errors.Join(problem, err)
+		order, ok := compare(a.key, b.key)
+		sortable = sortable && ok
 		return order
 	})
-	if problem != nil {
+	if !sortable {
 		return nil, fmt.Errorf("--sort-by %s: the field is neither a number, a text nor true or false", s.sortBy)
 	}
 	ordered := make([]T, len(rows))
@@ -72,32 +71,30 @@ func sorted[T any](s *selection, kind string, rows []T) ([]T, error) {
 	return ordered, nil
 }
 
-// errNotSortable is of values that have no order.
-var errNotSortable = errors.New("not sortable")
-
-// compare orders what is in JSON: numbers, texts, and false before true; nil is before all.
-func compare(a, b any) (int, error) {
+// compare orders what is in JSON: numbers, texts, and false before true; nil is before all. It is false of
+// what has no order.
+func compare(a, b any) (order int, ok bool) {
 	switch a := a.(type) {
 	case nil:
 		if b == nil {
-			return 0, nil
+			return 0, true
 		}
-		return -1, nil
+		return -1, true
 	case float64:
 		if b, ok := b.(float64); ok {
-			return cmp.Compare(a, b), nil
+			return cmp.Compare(a, b), true
 		}
 	case string:
 		if b, ok := b.(string); ok {
-			return strings.Compare(a, b), nil
+			return strings.Compare(a, b), true
 		}
 	case bool:
 		if b, ok := b.(bool); ok {
-			return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)), nil
+			return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)), true
 		}
 	}
 	if b == nil {
-		return 1, nil
+		return 1, true
 	}
-	return 0, errNotSortable
+	return 0, false
 }

@@ -92,7 +92,7 @@ func (f *liveFeed) next() (changed, bool) {
 	}
 	begin := time.Now()
 	c := changed{view: view.New(f.live.Objects()), outdated: f.live.Err()}
-	c.view.Slots() // which are counted now, and not while a key waits
+	c.view.Taken() // which are found now, and not while a key waits
 	f.rest = min(4*time.Since(begin), maxRest)
 	return c, true
 }

@@ -31,7 +31,7 @@ func (p page) String() string {
 // drawn. It implements tea.Model.
 type topModel struct {
 	now   func() time.Time
-	shows func(namespace string, labels map[string]string) bool
+	shows filter
 	all   bool
 	feed  feed
 
@@ -70,7 +70,7 @@ type topRow struct {
 	podNamespace, pod       string
 }
 
-func newTop(now func() time.Time, shows func(string, map[string]string) bool, all bool) *topModel {
+func newTop(now func() time.Time, shows filter, all bool) *topModel {
 	m := &topModel{now: now, shows: shows, all: all, view: view.New(view.Objects{}), width: 80, height: 24}
 	m.fill()
 	return m
@@ -257,9 +257,14 @@ func (m *topModel) setView(v *view.View) {
 		if !m.shows(c.Namespace, c.Labels) {
 			continue
 		}
-		m.counts.slots, m.counts.free, m.counts.waiting = m.counts.slots+c.Slots, m.counts.free+c.Free, m.counts.waiting+c.Waiting
+		m.counts.slots, m.counts.free = m.counts.slots+c.Slots, m.counts.free+c.Free
 		if len(c.Problems) > 0 {
 			m.counts.problems++
+		}
+	}
+	for _, pod := range v.Waiting() {
+		if m.shows(pod.Namespace, pod.Labels) {
+			m.counts.waiting++
 		}
 	}
 	m.fill()

@@ -81,54 +81,41 @@ func (m *topModel) draw(rows []topRow) []string {
 }
 
 func (m *topModel) configurations() {
-	var rows []view.Configuration
-	for _, c := range m.view.Configurations() {
-		if m.shows(c.Namespace, c.Labels) {
-			rows = append(rows, c)
-		}
+	rows := slices.DeleteFunc(m.view.Configurations(), func(c view.Configuration) bool {
+		return !m.shows(c.Namespace, c.Labels)
+	})
+	columns := configurationColumns(m.all)
+	last := len(columns) - 1 // PROBLEM
+	columns[last].value = func(c *view.Configuration) string {
+		return first(c.Problems, 60) // longer, it would take other columns' place
 	}
-	columns := append(configurationColumns(m.all), column[view.Configuration]{})
-	at := len(columns) - 2 // before PROBLEM
-	columns[at+1] = columns[at]
-	columns[at+1].value = func(c *view.Configuration) string { return first(c.Problems, 60) } // longer, it would take other columns' place
-	columns[at] = column[view.Configuration]{"USED", wordColumn,
-		func(c *view.Configuration) string { return bar(c.Slots-c.Free, c.Slots, 10) }}
+	columns = slices.Insert(columns, last, column[view.Configuration]{"USED", wordColumn,
+		func(c *view.Configuration) string { return bar(c.Slots-c.Free, c.Slots, 10) }})
 	topPage(m, rows, columns, configurationImportance, func(c *view.Configuration) topRow {
 		return topRow{key: c.Namespace + "/" + c.Name, bad: !c.Ready, configuration: c.Name}
 	})
 }
 
 func (m *topModel) instances() {
-	var rows []view.Instance
-	for _, i := range m.view.Instances() {
-		if m.shows(i.Namespace, i.Labels) && (m.of == "" || m.of == i.Configuration) {
-			rows = append(rows, i)
-		}
-	}
+	rows := slices.DeleteFunc(m.view.Instances(), func(i view.Instance) bool {
+		return !m.shows(i.Namespace, i.Labels) || m.of != "" && m.of != i.Configuration
+	})
 	topPage(m, rows, instanceColumns(m.all), instanceImportance, func(i *view.Instance) topRow {
 		return topRow{key: i.Namespace + "/" + i.Name, bad: len(i.Lost)+len(i.Problems) > 0, instance: i.Name}
 	})
 }
 
 func (m *topModel) slots() {
-	var rows []view.Slot
-	for _, s := range m.view.Slots() {
-		if m.shows(s.InstanceNamespace, s.Labels) && (m.of == "" || m.of == s.Instance || m.of == s.Configuration) {
-			rows = append(rows, s)
-		}
-	}
+	rows := slices.DeleteFunc(m.view.Slots(), func(s view.Slot) bool {
+		return !m.shows(s.InstanceNamespace, s.Labels) || m.of != "" && m.of != s.Instance && m.of != s.Configuration
+	})
 	topPage(m, rows, slotColumns(m.now, m.all), slotImportance, func(s *view.Slot) topRow {
 		return topRow{key: s.Name, podNamespace: s.Namespace, pod: s.Pod}
 	})
 }
 
 func (m *topModel) pods() {
-	var rows []view.Pod
-	for _, p := range m.view.Pods() {
-		if m.shows(p.Namespace, p.Labels) {
-			rows = append(rows, p)
-		}
-	}
+	rows := slices.DeleteFunc(m.view.Pods(), func(p view.Pod) bool { return !m.shows(p.Namespace, p.Labels) })
 	topPage(m, rows, podColumns(m.now, m.all), podImportance, func(p *view.Pod) topRow {
 		return topRow{key: p.Namespace + "/" + p.Name, bad: len(p.Waits) > 0, podNamespace: p.Namespace, pod: p.Name}
 	})

@@ -15,7 +15,7 @@ type listing[T any] struct {
 	kind    string
 	columns []column[T]
 	none    string // is said when there is nothing
-	rows    func(*view.View) []T
+	rows    func(v *view.View, shows filter) []T
 	key     func(*T) string
 	missing func(*view.View) error // says which of the names that were given there are not
 	wanted  source.Wanted          // what it is made of, without --watch
@@ -24,12 +24,16 @@ type listing[T any] struct {
 
 // show prints the rows, and with --watch those that change until ctx is done.
 func show[T any](ctx context.Context, s *selection, l listing[T]) error {
+	shows, err := s.shows()
+	if err != nil {
+		return err
+	}
 	if !s.watch && !s.only {
 		v, err := s.readWith(ctx, l.wanted, l.refused)
 		if err != nil {
 			return err
 		}
-		rows, missing := l.rows(v), l.missing(v)
+		rows, missing := l.rows(v, shows), l.missing(v)
 		if len(rows) == 0 && !s.all {
 			if err := s.noNamespace(ctx); err != nil {
 				return err
@@ -54,7 +58,7 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	s.tellMissing(live.Missing())
 	w := newWatcher(s, l)
 	v := view.New(live.Objects())
-	first, err := sorted(s, l.kind, l.rows(v))
+	first, err := sorted(s, l.kind, l.rows(v, shows))
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 		case <-ctx.Done():
 			return nil // the user has seen enough
 		case <-live.Changed():
-			if err := w.update(l.rows(view.New(live.Objects()))); err != nil {
+			if err := w.update(l.rows(view.New(live.Objects()), shows)); err != nil {
 				return err
 			}
 		}

@@ -31,6 +31,15 @@ func (o *options) lineWidth() int {
 	return o.width()
 }
 
+// broken is the text with lines that are broken where they are too long.
+func (o *options) broken(text string) string {
+	width := o.lineWidth()
+	if width == 0 {
+		return text
+	}
+	return strings.Join(wrapped(strings.Split(text, "\n"), width), "\n")
+}
+
 // wrapped breaks lines between words, so that none is longer than the width. What goes on
 // stands further right than its line begins.
 func wrapped(lines []string, width int) []string {

@@ -2,7 +2,6 @@ package message
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -178,17 +177,4 @@ func Kubelet(reason, message string) Meaning {
 		m.Text = reason + ": " + message
 	}
 	return m
-}
-
-// Reasons are all that Scheduler and Kubelet can find in texts, sorted, without those
-// about preemption.
-func Reasons() []string {
-	var all []string
-	for _, table := range [][]known{schedulerTexts, kubecriTexts, kubeletTexts} {
-		for i := range table {
-			all = append(all, table[i].reason)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }

@@ -61,7 +61,8 @@ var schedulerTexts = []known{
 	text(Plugins, "NoPlugin",
 		`the pod's annotation requests .*?, and no device scheduler plugin is loaded: see the scheduler's --devschedpath(?: and --plugin-sockets)?`,
 		`start the scheduler with the plugin in --devschedpath, or the plugin with its socket in --plugin-sockets`),
-	text(Plugins, "NoPlugin", `no device scheduler plugin answers for \d+ of "(?P<resource>[^"]*)"(?: for container "[^"]*")?`,
+	text(Plugins, "NoPlugin", `no device scheduler plugin answers for \d+ of "(?P<resource>[^"]*)"`+
+		`(?: for container "[^"]*")?(?:: kubecri gives it only to containers that such a plugin assigned it to)?`,
 		`load the scheduler's half of the plugin for it (--devschedpath), or correct the name`),
 	text(Plugins, "TooFewDevices", `\d+ of "(?P<resource>[^"]*)"(?: for container "[^"]*")? is more than the node has`, `request fewer, or a node with more`),
 	text(Plugins, "TooFewDevices", `Never enough `+resource, `request fewer, or a node with more of $resource together: the end of other pods would not help`),

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,7 +65,10 @@ type Reach struct {
 func (s *Source) Reach(ctx context.Context) (Reach, error) {
 	var r Reach
 	for i, k := range s.kinds() {
-		reach, err := s.scopeOf(ctx, &k)
+		reach, err := s.tryList(&k, func(namespace string) error {
+			_, err := k.list(ctx, namespace, metav1.ListOptions{Limit: 1})
+			return err
+		})
 		if err != nil {
 			return Reach{}, err
 		}
@@ -124,8 +126,7 @@ func (s *Source) Follow(ctx context.Context, reach Reach) (*Live, error) {
 		go informer.RunWithContext(ctx)
 	}
 	scopes := reach.scopes[:]
-	l.objects.PodsOf = namespaceOf("pods", kinds, scopes, reach.namespace)
-	l.objects.ConfigurationsOf = namespaceOf("configurations.akri.sh", kinds, scopes, reach.namespace)
+	noteScopes(&l.objects, kinds, scopes, reach.namespace)
 	l.missing = missing(kinds, scopes)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil, fmt.Errorf("read the cluster's objects: %w", context.Cause(ctx))
@@ -175,19 +176,6 @@ func (l *Live) Err() error {
 		}
 	}
 	return nil
-}
-
-// scopeOf asks how far the kind may be listed.
-func (s *Source) scopeOf(ctx context.Context, k *kind) (reach scope, err error) {
-	_, err = k.list(ctx, metav1.NamespaceAll, metav1.ListOptions{Limit: 1})
-	if apierrors.IsForbidden(err) && k.namespaced {
-		reach = oneNamespace
-		_, err = k.list(ctx, s.namespace, metav1.ListOptions{Limit: 1})
-	}
-	if k.spares(err) {
-		return nowhere, nil
-	}
-	return reach, explain(k.resource, err)
 }
 
 func (l *Live) mark() {
@@ -269,18 +257,6 @@ func (l *Live) decode(pods []corev1.Pod) func(*corev1.Pod) (map[string][]assignm
 	return func(pod *corev1.Pod) (map[string][]assignment.Grant, error) {
 		return now[pod.UID].held, now[pod.UID].err
 	}
-}
-
-// extract returns a list's items and where to go on.
-func extract(list runtime.Object) (items []runtime.Object, next string, err error) {
-	if items, err = meta.ExtractList(list); err != nil {
-		return nil, "", err
-	}
-	accessor, err := meta.ListAccessor(list)
-	if err != nil {
-		return nil, "", err
-	}
-	return items, accessor.GetContinue(), nil
 }
 
 // lastSeen is when an event happened last.

@@ -54,7 +54,7 @@ func (s *Source) NoNamespace(ctx context.Context, name string) bool {
 func (s *Source) metadataOf(ctx context.Context, resource schema.GroupVersionResource, namespace string,
 	options metav1.ListOptions) ([]metav1.PartialObjectMetadata, error) {
 	options.Limit = metadataPageSize
-	items, err := pages(options, func(options metav1.ListOptions) (runtime.Object, error) {
+	items, err := pages(ctx, options, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return s.metadata.Resource(resource).Namespace(namespace).List(ctx, options)
 	})
 	all := values[metav1.PartialObjectMetadata](items)

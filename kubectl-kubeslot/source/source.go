@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -95,80 +97,49 @@ type kind struct {
 // kinds are all that a view is made of; List knows their order.
 func (s *Source) kinds() []kind {
 	akri, slots, core, dra := s.client.AkriV0(), s.client.KubeslotV1alpha1(), s.kube.CoreV1(), s.kube.ResourceV1()
-	type options = metav1.ListOptions
 	return []kind{
-		{"configurations.akri.sh", true, true, false, &akriv0.Configuration{},
-			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
-				return akri.Configurations(ns).List(ctx, o)
-			},
-			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
-				return akri.Configurations(ns).Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) {
-				o.Configurations = values[akriv0.Configuration](items)
-			}},
-		{"instances.akri.sh", true, true, false, &akriv0.Instance{},
-			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
-				return akri.Instances(ns).List(ctx, o)
-			},
-			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
-				return akri.Instances(ns).Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) { o.Instances = values[akriv0.Instance](items) }},
-		{"deviceslices.kubeslot.io", false, false, false, &v1alpha1.DeviceSlice{},
-			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
-				return slots.DeviceSlices().List(ctx, o)
-			},
-			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
-				return slots.DeviceSlices().Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) { o.Slices = values[v1alpha1.DeviceSlice](items) }},
-		{"pods", true, false, false, &corev1.Pod{},
-			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
-				return core.Pods(ns).List(ctx, o)
-			},
-			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
-				return core.Pods(ns).Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) { o.Pods = values[corev1.Pod](items) }},
-		{"nodes", false, false, false, &corev1.Node{},
-			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
-				return core.Nodes().List(ctx, o)
-			},
-			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
-				return core.Nodes().Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) { o.Nodes = values[corev1.Node](items) }},
-		{"slotclaims.kubeslot.io", false, false, false, &v1alpha1.SlotClaim{},
-			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
-				return slots.SlotClaims().List(ctx, o)
-			},
-			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
-				return slots.SlotClaims().Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) { o.Claims = values[v1alpha1.SlotClaim](items) }},
-		{"resourceclaims.resource.k8s.io", true, false, true, &resourceapi.ResourceClaim{},
-			func(ctx context.Context, ns string, o options) (runtime.Object, error) {
-				return dra.ResourceClaims(ns).List(ctx, o)
-			},
-			func(ctx context.Context, ns string, o options) (watch.Interface, error) {
-				return dra.ResourceClaims(ns).Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) {
-				o.ResourceClaims = values[resourceapi.ResourceClaim](items)
-			}},
-		{"deviceclasses.resource.k8s.io", false, false, true, &resourceapi.DeviceClass{},
-			func(ctx context.Context, _ string, o options) (runtime.Object, error) {
-				return dra.DeviceClasses().List(ctx, o)
-			},
-			func(ctx context.Context, _ string, o options) (watch.Interface, error) {
-				return dra.DeviceClasses().Watch(ctx, o)
-			},
-			func(o *view.Objects, items []runtime.Object) {
-				o.DeviceClasses = values[resourceapi.DeviceClass](items)
-			}},
+		kindOf(kind{resource: "configurations.akri.sh", namespaced: true, needed: true}, akri.Configurations,
+			func(o *view.Objects) *[]akriv0.Configuration { return &o.Configurations }),
+		kindOf(kind{resource: "instances.akri.sh", namespaced: true, needed: true}, akri.Instances,
+			func(o *view.Objects) *[]akriv0.Instance { return &o.Instances }),
+		kindOf(kind{resource: "deviceslices.kubeslot.io"}, unscoped(slots.DeviceSlices()),
+			func(o *view.Objects) *[]v1alpha1.DeviceSlice { return &o.Slices }),
+		kindOf(kind{resource: "pods", namespaced: true}, core.Pods,
+			func(o *view.Objects) *[]corev1.Pod { return &o.Pods }),
+		kindOf(kind{resource: "nodes"}, unscoped(core.Nodes()),
+			func(o *view.Objects) *[]corev1.Node { return &o.Nodes }),
+		kindOf(kind{resource: "slotclaims.kubeslot.io"}, unscoped(slots.SlotClaims()),
+			func(o *view.Objects) *[]v1alpha1.SlotClaim { return &o.Claims }),
+		kindOf(kind{resource: "resourceclaims.resource.k8s.io", namespaced: true, optional: true}, dra.ResourceClaims,
+			func(o *view.Objects) *[]resourceapi.ResourceClaim { return &o.ResourceClaims }),
+		kindOf(kind{resource: "deviceclasses.resource.k8s.io", optional: true}, unscoped(dra.DeviceClasses()),
+			func(o *view.Objects) *[]resourceapi.DeviceClass { return &o.DeviceClasses }),
 	}
 }
+
+// reader is a client of a kind's objects.
+type reader[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// kindOf is the kind of the objects that are read from a namespace's reader, and entered where to says.
+func kindOf[T any, L runtime.Object, R reader[L]](
+	k kind, from func(namespace string) R, to func(*view.Objects) *[]T,
+) kind {
+	k.object = any(new(T)).(runtime.Object)
+	k.list = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+		return from(namespace).List(ctx, options)
+	}
+	k.watch = func(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
+		return from(namespace).Watch(ctx, options)
+	}
+	k.enter = func(o *view.Objects, items []runtime.Object) { *to(o) = values[T](items) }
+	return k
+}
+
+// unscoped is the reader of a kind without namespaces.
+func unscoped[R any](reader R) func(namespace string) R { return func(string) R { return reader } }
 
 // values copies objects, which are *T.
 func values[T any](items []runtime.Object) []T {
@@ -231,8 +202,7 @@ func (s *Source) List(ctx context.Context, wanted Wanted) (view.Objects, []strin
 			kinds[i].enter(&objects, answers[i])
 		}
 	}
-	objects.PodsOf = namespaceOf("pods", kinds, scopes, s.namespace)
-	objects.ConfigurationsOf = namespaceOf("configurations.akri.sh", kinds, scopes, s.namespace)
+	noteScopes(&objects, kinds, scopes, s.namespace)
 	return objects, missing(kinds, scopes), nil
 }
 
@@ -259,6 +229,13 @@ const (
 	oneNamespace
 	nowhere
 )
+
+// noteScopes notes of which namespaces the objects are.
+func noteScopes(o *view.Objects, kinds []kind, scopes []scope, own string) {
+	o.PodsOf = namespaceOf("pods", kinds, scopes, own)
+	o.ConfigurationsOf = namespaceOf("configurations.akri.sh", kinds, scopes, own)
+	o.ResourceClaimsOf = namespaceOf("resourceclaims.resource.k8s.io", kinds, scopes, own)
+}
 
 // namespaceOf is the one in which the resource's objects are read, "" for all; own is the user's.
 func namespaceOf(resource string, kinds []kind, scopes []scope, own string) string {
@@ -287,22 +264,25 @@ func missing(kinds []kind, scopes []scope) []string {
 }
 
 // read reads all objects of a kind, as far as the user may.
-func (s *Source) read(ctx context.Context, k *kind) ([]runtime.Object, scope, error) {
-	reach := everywhere
-	items, err := k.pages(ctx, metav1.NamespaceAll, metav1.ListOptions{})
-	if apierrors.IsForbidden(err) && k.namespaced {
-		reach = oneNamespace
-		items, err = k.pages(ctx, s.namespace, metav1.ListOptions{})
-	}
-	if k.spares(err) {
-		return nil, nowhere, nil
-	}
-	return items, reach, explain(k.resource, err)
+func (s *Source) read(ctx context.Context, k *kind) (items []runtime.Object, reach scope, err error) {
+	reach, err = s.tryList(k, func(namespace string) (err error) {
+		items, err = k.pages(ctx, namespace, metav1.ListOptions{})
+		return err
+	})
+	return items, reach, err
 }
 
-// spares reports whether the error only means that the kind is left out.
-func (k *kind) spares(err error) bool {
-	return apierrors.IsForbidden(err) && !k.needed || apierrors.IsNotFound(err) && k.optional
+// tryList calls list for all namespaces or, where the user may not list those, for theirs, and says which
+// it was. nowhere is no error of a kind that is left out.
+func (s *Source) tryList(k *kind, list func(namespace string) error) (reach scope, err error) {
+	err = list(metav1.NamespaceAll)
+	if apierrors.IsForbidden(err) && k.namespaced {
+		reach, err = oneNamespace, list(s.namespace)
+	}
+	if apierrors.IsForbidden(err) && !k.needed || apierrors.IsNotFound(err) && k.optional {
+		return nowhere, nil
+	}
+	return reach, explain(k.resource, err)
 }
 
 // NotInstalledError names a resource that the API server does not have.
@@ -330,35 +310,18 @@ func explain(resource string, err error) error {
 // pages lists objects of the kind page by page.
 func (k *kind) pages(ctx context.Context, namespace string, options metav1.ListOptions) ([]runtime.Object, error) {
 	options.Limit = pageSize
-	return pages(options, func(options metav1.ListOptions) (runtime.Object,
-		error) {
+	return pages(ctx, options, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return k.list(ctx, namespace, options)
 	})
 }
 
-// pages lists page by page, of the options' size.
-func pages(options metav1.ListOptions, list func(metav1.ListOptions) (runtime.Object, error)) ([]runtime.Object,
-	error) {
-	var all []runtime.Object
-	for {
-		list, err := list(options)
-		switch {
-		case apierrors.IsResourceExpired(err) && options.Continue != "":
-			all, options.Limit, options.Continue = nil, 0, "" // took too long: all at once
-			continue
-		case err != nil:
-			return nil, err
-		}
-		items, next, err := extract(list)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, items...)
-		if next == "" {
-			return all, nil
-		}
-		options.Continue = next
+// pages lists page by page, of the options' size; all at once when the API server has forgotten where it was.
+func pages(ctx context.Context, options metav1.ListOptions, list pager.ListPageFunc) ([]runtime.Object, error) {
+	all, _, err := pager.New(list).List(ctx, options)
+	if err != nil {
+		return nil, err
 	}
+	return meta.ExtractList(all)
 }
 
 // Events returns the events of the pod, the oldest first; none if they may not be listed.

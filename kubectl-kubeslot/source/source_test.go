@@ -18,6 +18,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	akrifake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
@@ -92,11 +93,31 @@ func TestListByRights(t *testing.T) {
 	}
 }
 
+// Who may list ResourceClaims in one namespace alone is not shown that all others are gone.
+func TestResourceClaimsByRights(t *testing.T) {
+	for _, want := range []string{"", "default"} {
+		kube, akri := kubefake.NewClientset(), akrifake.NewSimpleClientset(&akriv0.Configuration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"},
+			Spec:       akriv0.ConfigurationSpec{Allocator: akriv0.AllocatorDRA}})
+		refuse(&kube.Fake, "list", func(a clienttesting.Action) error {
+			if a.GetResource().Resource == "resourceclaims" && a.GetNamespace() != want {
+				return forbidden("resourceclaims")
+			}
+			return nil
+		})
+		objects, _, err := For(kube, akri, nil, nil, "default").List(t.Context(), Wanted{AllPods: true})
+		if err != nil || objects.ResourceClaims == nil || objects.ResourceClaimsOf != want {
+			t.Errorf("ResourceClaims %v of namespace %q (%v), want those of %q", objects.ResourceClaims,
+				objects.ResourceClaimsOf, err, want)
+		}
+	}
+}
+
 // What is listed comes page by page, and anew when the API server has forgotten where it
 // was.
 func TestPages(t *testing.T) {
 	var asked []metav1.ListOptions
-	list := func(o metav1.ListOptions) (runtime.Object, error) {
+	list := func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		asked = append(asked, o)
 		switch {
 		case o.Limit == 0:
@@ -106,7 +127,7 @@ func TestPages(t *testing.T) {
 		}
 		return nil, apierrors.NewResourceExpired("too old")
 	}
-	items, err := pages(metav1.ListOptions{Limit: 2}, list)
+	items, err := pages(t.Context(), metav1.ListOptions{Limit: 2}, list)
 	if err != nil || len(items) != 3 || len(asked) != 3 || asked[1].Continue != "next" || asked[2].Limit != 0 {
 		t.Errorf("pages() = %d items, %v, asked for %+v", len(items), err, asked)
 	}
@@ -146,7 +167,9 @@ func TestLive(t *testing.T) {
 		t.Error("what has not changed is copied again")
 	}
 	noisy := pod("default", "b")
-	noisy.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", assignment.Annotation: "{"}
+	noisy.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": "{}", assignment.Annotation: "{",
+		view.RequiredPlugins + "container.main": "[kubecri]"}
 	noisy.Spec = corev1.PodSpec{NodeName: "x", Volumes: []corev1.Volume{{Name: "v"}}, Containers: []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "SECRET", Value: "s"}}}}}
 	if _, err := kube.CoreV1().Pods("default").Create(t.Context(), noisy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -164,7 +187,7 @@ func TestLive(t *testing.T) {
 		t.Error("objects that were given out have changed")
 	}
 	for _, p := range live.Objects().Pods {
-		if p.Name == "b" && (p.Spec.Containers[0].Env != nil || p.Spec.Volumes != nil || len(p.Annotations) != 1) {
+		if p.Name == "b" && (p.Spec.Containers[0].Env != nil || p.Spec.Volumes != nil || len(p.Annotations) != 2) {
 			t.Errorf("the pod is kept with what nobody reads: %+v", p)
 		}
 	}

@@ -1,6 +1,9 @@
 package source
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,7 +12,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// keptAnnotations are those that a view reads.
+// keptAnnotations are those that a view reads, besides those that begin with view.RequiredPlugins.
 var keptAnnotations = []string{assignment.Annotation, assignment.HolderAnnotation, assignment.SourceAnnotation}
 
 // trim drops what no view reads, to save memory: there may be 50,000 pods.
@@ -32,8 +35,8 @@ func trim(object any) (any, error) {
 
 func trimPod(pod *corev1.Pod) {
 	kept := map[string]string{}
-	for _, key := range keptAnnotations {
-		if value, ok := pod.Annotations[key]; ok {
+	for key, value := range pod.Annotations {
+		if slices.Contains(keptAnnotations, key) || strings.HasPrefix(key, view.RequiredPlugins) {
 			kept[key] = value
 		}
 	}
@@ -42,7 +45,7 @@ func trimPod(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			containers[i] = corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, RestartPolicy: c.RestartPolicy, Ports: c.Ports}
+			containers[i] = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 		}
 	}
 }

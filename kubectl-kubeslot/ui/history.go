@@ -26,7 +26,7 @@ const (
 // EventKind is what happened.
 type EventKind string
 
-// What happens to a slot, to a pod that asks for some, and to a device.
+// What happens to a slot, to a pod that asks for some, and to a device. The first three are states of slots.
 const (
 	SlotAssigned EventKind = "Assigned"
 	SlotHeld     EventKind = "Held"
@@ -78,7 +78,7 @@ func (h *History) Begin(s *State, pods []corev1.Pod, now time.Time) {
 	for _, d := range s.Devices {
 		for _, t := range d.Taken {
 			if t.Since > from.Unix() && t.Since <= now.Unix() {
-				h.events = append(h.events, eventOf(&d, &t, kindOf(t.State), t.Since*1000))
+				h.events = append(h.events, eventOf(&d, &t, EventKind(t.State), t.Since*1000))
 			}
 		}
 	}
@@ -97,9 +97,6 @@ func (h *History) Begin(s *State, pods []corev1.Pod, now time.Time) {
 
 func byTime(a, b Event) int { return int(a.Time - b.Time) }
 
-// kindOf is what happens when a slot gets into the state, which is not Free.
-func kindOf(s view.State) EventKind { return EventKind(s) }
-
 func eventOf(d *Device, t *Taken, kind EventKind, at int64) Event {
 	return Event{Time: at, Kind: kind, Device: d.Name, Label: d.called(), Slot: t.Index, Pod: t.Pod, Container: t.Container, Node: t.Node}
 }
@@ -114,19 +111,18 @@ func past(pod *corev1.Pod, s *State, from time.Time) []Event {
 		return nil
 	}
 	var events []Event
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, c := range statuses {
-			end := c.State.Terminated
-			if end == nil || end.FinishedAt.Time.Before(from) || end.StartedAt.IsZero() {
-				continue
-			}
-			for _, g := range held[c.Name] {
-				d := s.Devices[g.Slot.Instance]
-				d.Name = g.Slot.Instance
-				t := Taken{Index: g.Slot.Index, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name, Node: pod.Spec.NodeName}
-				events = append(events, eventOf(&d, &t, SlotHeld, max(end.StartedAt.UnixMilli(), from.UnixMilli())),
-					eventOf(&d, &t, SlotReleased, end.FinishedAt.UnixMilli()))
-			}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		end := c.State.Terminated
+		if end == nil || end.FinishedAt.Time.Before(from) || end.StartedAt.IsZero() {
+			continue
+		}
+		for _, g := range held[c.Name] {
+			d := s.Devices[g.Slot.Instance]
+			d.Name = g.Slot.Instance
+			t := Taken{Index: g.Slot.Index, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name,
+				Node: pod.Spec.NodeName}
+			events = append(events, eventOf(&d, &t, SlotHeld, max(end.StartedAt.UnixMilli(), from.UnixMilli())),
+				eventOf(&d, &t, SlotReleased, end.FinishedAt.UnixMilli()))
 		}
 	}
 	return events
@@ -313,7 +309,7 @@ func slotChanges(from, to *Device, now int64) []Event {
 		if b != nil && (b.Pod != t.Pod || b.Node != t.Node) {
 			events = append(events, eventOf(from, b, SlotReleased, now))
 		}
-		events = append(events, eventOf(to, t, kindOf(t.State), now))
+		events = append(events, eventOf(to, t, EventKind(t.State), now))
 	}
 	for _, b := range before {
 		events = append(events, eventOf(from, b, SlotReleased, now))

@@ -51,8 +51,8 @@ type Hub struct {
 
 	mu      sync.Mutex
 	seq     uint64
-	view    *view.View
-	state   *State // nil before the first
+	view    *view.View // of nothing before the first
+	state   *State     // nil before the first
 	history History
 	recent  [][]byte // the updates up to seq, encoded
 	all     []byte   // the full update of seq, encoded; nil until somebody asks for it
@@ -62,37 +62,26 @@ type Hub struct {
 
 // NewHub makes a Hub, which works while Run does.
 func NewHub(live Live, c clock.WithTicker) *Hub {
-	return &Hub{live: live, clock: c, next: make(chan struct{}), first: make(chan struct{})}
+	return &Hub{live: live, clock: c, view: view.New(view.Objects{}), next: make(chan struct{}),
+		first: make(chan struct{})}
 }
 
 // Run works until ctx is done.
 func (h *Hub) Run(ctx context.Context) {
-	timer := h.clock.NewTimer(again)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		began := h.clock.Now()
 		h.refresh(ctx)
-		pause(ctx, h.clock, min(max(settle, share*h.clock.Since(began)), longest))
-		if !timer.Stop() {
-			select {
-			case <-timer.C(): // it fired meanwhile
-			default:
-			}
-		}
-		timer.Reset(again)
 		select {
 		case <-ctx.Done():
-			return
+		case <-h.clock.After(min(max(settle, share*h.clock.Since(began)), longest)):
+		}
+		timer := h.clock.NewTimer(again)
+		select {
+		case <-ctx.Done():
 		case <-h.live.Changed():
 		case <-timer.C():
 		}
-	}
-}
-
-func pause(ctx context.Context, c clock.Clock, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-c.After(d):
+		timer.Stop()
 	}
 }
 
@@ -189,26 +178,17 @@ func (h *Hub) Ready(ctx context.Context) {
 // Pod returns what there is to say of a pod; false when it is not among those that the
 // user may list.
 func (h *Hub) Pod(namespace, name string, events []corev1.Event) (view.Pod, bool) {
-	v := h.current()
-	if v == nil {
-		return view.Pod{}, false
-	}
-	return v.Pod(namespace, name, events...)
+	return h.current().Pod(namespace, name, events...)
 }
 
 // HasPod reports whether Pod knows the pod, at less cost.
 func (h *Hub) HasPod(namespace, name string) bool {
-	v := h.current()
-	return v != nil && v.HasPod(namespace, name)
+	return h.current().HasPod(namespace, name)
 }
 
 // Node returns what there is to say of a node.
 func (h *Hub) Node(name string) (view.Node, bool) {
-	v := h.current()
-	if v == nil {
-		return view.Node{}, false
-	}
-	return v.Node(name)
+	return h.current().Node(name)
 }
 
 func (h *Hub) current() *view.View {

@@ -97,8 +97,8 @@ func TestSharingEndsWithThePermission(t *testing.T) {
 			login(t, auditor, server, "auditors", "")
 			streamOf(t, admin, server)
 			_, lines := streamOf(t, auditor, server)
-			// Each session waits for its ticker, and the Hub for two timers.
-			awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 4 })
+			// Each session waits for its ticker, and their Hub for the end of its pause.
+			awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 3 })
 			api.change(func() { withdraw(api) })
 			c.Step(check)
 			awaitCondition(t, "the session to end, and the other's to stay",

@@ -356,8 +356,8 @@ func TestSessionsEnd(t *testing.T) {
 			t.Fatal("the page gets nothing")
 		}
 	}
-	// Of each session the guard waits for its ticker and the Hub for two timers.
-	awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 6 })
+	// Of each session the guard and the Hub wait for it.
+	awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 4 })
 	c.Step(idle + check)
 	awaitCondition(t, "the session that nobody looks at to end, and the other to stay", func() bool { return sessions.sessions() == 1 })
 	if code, _ := firstUpdate(t, admin, server); code != http.StatusOK {

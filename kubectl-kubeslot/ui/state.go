@@ -90,10 +90,7 @@ func NewState(v *view.View, o view.Objects, missing []string, failure error, now
 	}
 	taken := map[string][]Taken{}
 	onNode := map[string]int{}
-	for _, t := range v.Slots() {
-		if t.State == view.Free {
-			continue
-		}
+	for _, t := range v.Taken() {
 		name, err := slot.Parse(t.Name)
 		if err != nil {
 			continue

@@ -42,8 +42,7 @@ type About struct {
 	Cluster   string `json:"cluster"`             // the kubeconfig's context, or --cluster-name
 	User      string `json:"user,omitempty"`      // when the user has logged in
 	Namespace string `json:"namespace,omitempty"` // what is read when the user may not read all
-	Version   string `json:"version,omitempty"`
-	Logout    bool   `json:"logout,omitempty"` // whether there is a session to end
+	Logout    bool   `json:"logout,omitempty"`    // whether there is a session to end
 }
 
 // full is an update from nothing to the state.

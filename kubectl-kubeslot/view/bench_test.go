@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -80,6 +81,29 @@ func BenchmarkWhyAPodWaits(b *testing.B) {
 	for b.Loop() {
 		if p, found := New(o).Pod("default", "waits-7"); !found || len(p.Waits) != 1 {
 			b.Fatalf("Pod() = %+v", p.Waits)
+		}
+	}
+}
+
+// Pods that a scheduler without our plugins has tried, on nodes that have resources left of a Configuration that is
+// gone.
+func BenchmarkExamine(b *testing.B) {
+	o := Objects{Configurations: []akriv0.Configuration{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}}}}
+	for i := range 2000 {
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i)}}
+		n.Status.Allocatable = corev1.ResourceList{"akri.sh/gone": resource.MustParse("1")}
+		o.Nodes = append(o.Nodes, n)
+	}
+	for i := range 5000 {
+		p := pod(fmt.Sprintf("waits-%d", i), "cam", 1)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: "0/2000 nodes are available: 2000 Insufficient akri.sh/cam."}}
+		o.Pods = append(o.Pods, p)
+	}
+	for b.Loop() {
+		if all := New(o).Examine(now); len(all) < 7000 {
+			b.Fatalf("%d findings, want one of each pod and node", len(all))
 		}
 	}
 }

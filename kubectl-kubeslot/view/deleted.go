@@ -74,7 +74,7 @@ func (v *View) deleted() []*deletedConfiguration {
 		}
 		d.slots++
 		d.nodes[c.Spec.NodeName] = true
-		if p := v.userOf(c); p != nil {
+		for _, p := range v.usersOf(c) {
 			d.pods[p.Namespace+"/"+p.Name] = true
 		}
 	}

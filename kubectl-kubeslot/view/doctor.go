@@ -9,10 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -23,7 +23,7 @@ func (v *View) Examine(now time.Time) []Finding {
 	if v.notInstalled() {
 		f.add("cluster", "NotInstalled", "Kubeslot is not installed here: %s left, which nobody serves. Install it, or delete its definitions, and with them all that is left: "+
 			"kubectl delete crd -l app.kubernetes.io/part-of=kubeslot", counted(len(v.objects.Configurations), "Configuration is", "Configurations are"))
-		v.leftInNodes(&f, nil)
+		v.leftInNodes(&f)
 		return f
 	}
 	v.examineClaims(&f, now)
@@ -63,8 +63,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 		}
 		d, known := v.devices[at.Instance]
 		release := v.releaseOf(c)
-		in := v.instances[at.Instance]
-		reaches := slices.Contains(v.reached(at.Instance), c.Spec.NodeName)
+		in, pod := v.instances[at.Instance], v.podOfClaim(c)
 		switch {
 		case v.nodesByName[c.Spec.NodeName] == nil:
 			f.add(object, "NodeGone", "its node %s does not exist: the controller deletes such claims, so look whether it runs, or delete the claim", c.Spec.NodeName)
@@ -73,9 +72,9 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 			of := c.Spec.ResourceClaim
 			f.add(object, "ResourceClaimGone", "its ResourceClaim %s/%s is gone, and node %s has not released it: "+
 				"look at kubecri on that node", of.Namespace, of.Name, c.Spec.NodeName)
-		case c.Spec.Pod != nil && v.pods[string(c.Spec.Pod.UID)] == nil:
+		case c.Spec.Pod != nil && pod == nil:
 			f.add(object, "PodGone", "its pod %s/%s is gone, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
-		case c.Spec.Pod != nil && ended(v.pods[string(c.Spec.Pod.UID)]):
+		case pod != nil && ended(pod):
 			f.add(object, "PodEnded", "its pod %s/%s has ended, and node %s has not released it: look at kubecri on that node", c.Spec.Pod.Namespace, c.Spec.Pod.Name, c.Spec.NodeName)
 		case v.isDeleted(v.configurationOfClaim(c)): // see examineDeleted
 		case in != nil && len(d.nodes) == 0 && slices.ContainsFunc(in.Status.Problems, deviceAway): // said of the Instance
@@ -83,7 +82,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 			f.add(object, "DeviceGone", "its device is gone from node %s: the slot is free when the container that has it has ended: bring the device back, or delete that pod", c.Spec.NodeName)
 		case !known || len(d.nodes) == 0:
 			f.add(object, "DeviceUnknown", "no node reports its device; the slot is free when pod %s has ended: bring the device back, or delete that pod", v.podOf(c))
-		case !reaches:
+		case !v.reaches(c.Spec.NodeName, at.Instance):
 			f.add(object, "DeviceUnknown", "node %s holds it, and does not report the device: look at kubecri and the discovery handler there, or delete the pod that has the slot", c.Spec.NodeName)
 		case in != nil && at.Index >= v.capacity(in):
 			f.add(object, "BeyondCapacity", "its Configuration has a capacity of %d: the slot goes when pod %s has ended: delete that pod, or raise the capacity again", v.capacity(in), v.podOf(c))
@@ -91,15 +90,20 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 	}
 }
 
-// examineGrants finds slots that two have.
+// examineGrants finds slots that two have. A pod that is being deleted gives back what it has.
 func (v *View) examineGrants(f *findings, now time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(v.granted)) {
-		grants := v.granted[name]
-		for _, other := range grants[1:] {
-			f.add(podObject(other.pod), "SlotAssignedTwice", "slot %s is also assigned to pod %s/%s: delete one of the two, and report this",
-				name, grants[0].pod.Namespace, grants[0].pod.Name)
-		}
-		for _, g := range grants {
+		var first *corev1.Pod
+		for _, g := range v.granted[name] {
+			switch {
+			case g.pod.DeletionTimestamp != nil:
+				continue
+			case first == nil:
+				first = g.pod
+			default:
+				f.add(podObject(g.pod), "SlotAssignedTwice",
+					"slot %s is also assigned to pod %s: delete one of the two, and report this", name, fullName(first))
+			}
 			if !settled(scheduled(g.pod), now) {
 				continue
 			}
@@ -125,9 +129,10 @@ func (v *View) examinePods(f *findings, now time.Time) {
 			continue
 		}
 		switch {
-		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !tried(pod) && settled(pod.CreationTimestamp.Time, now):
+		case pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && scheduling(pod) == nil &&
+			settled(pod.CreationTimestamp.Time, now):
 			f.add(podObject(pod), "NoScheduler", "no scheduler has tried it since it was created: none of the name %q runs. Start it, or create the pod again with the right schedulerName", pod.Spec.SchedulerName)
-		case pod.Spec.NodeName != "" && v.broken[pod] == nil && !v.assigned[pod] && len(waiting(pod)) > 0 &&
+		case pod.Spec.NodeName != "" && v.broken[pod] == nil && v.held[pod] == nil && len(waiting(pod)) > 0 &&
 			!assignment.Static(pod.Annotations) && !v.choosesSlots(pod.Spec.NodeName) && settled(scheduled(pod), now):
 			f.add(podObject(pod), "NotAssigned", "%s; create it again for Kubeslot's scheduler%s", v.unassigned(pod), v.rivals(pod))
 		case pod.Spec.NodeName == "" && v.countedAsPlain(pod) != "":
@@ -141,7 +146,7 @@ func (v *View) examinePods(f *findings, now time.Time) {
 // in the words of upstream's NodeResourcesFit, which Kubeslot's leaves to its own plugin; ""
 // if there is none, or nodes whose kubelets choose slots, for which any scheduler does.
 func (v *View) countedAsPlain(pod *corev1.Pod) string {
-	if slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool { return v1alpha1.ChoosesSlots(&n) }) {
+	if v.anyChooses() {
 		return ""
 	}
 	for _, part := range v.parse(schedulerSays(pod)) {
@@ -155,12 +160,19 @@ func (v *View) countedAsPlain(pod *corev1.Pod) string {
 // rivals says that two schedulers use the pod's scheduler name, where pods of the same name
 // have slots.
 func (v *View) rivals(pod *corev1.Pod) string {
-	for other := range v.assigned {
-		if other.Spec.SchedulerName == pod.Spec.SchedulerName {
-			return fmt.Sprintf(". Other pods of the name %q have slots: unless spec.nodeName was set here, two schedulers use that name. Stop the one that is not Kubeslot's", pod.Spec.SchedulerName)
-		}
+	if !v.schedulers().Has(pod.Spec.SchedulerName) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf(". Other pods of the name %q have slots: unless spec.nodeName was set here, two schedulers use "+
+		"that name. Stop the one that is not Kubeslot's", pod.Spec.SchedulerName)
+}
+
+func (v *View) nameSchedulers() sets.Set[string] {
+	names := sets.New[string]()
+	for pod := range v.held {
+		names.Insert(pod.Spec.SchedulerName)
+	}
+	return names
 }
 
 func (v *View) examineConfigurations(f *findings) {
@@ -201,14 +213,16 @@ func (v *View) examineInstances(f *findings, now time.Time) {
 
 // mirrorLate says of a claim that deviceUsage should show by now.
 func (v *View) mirrorLate(in *akriv0.Instance, now time.Time) string {
-	for _, s := range v.slotsOf(in) {
-		c := v.claims[s.Name]
-		usage := in.Spec.DeviceUsage[s.Name]
-		switch {
-		case c != nil && usage == "" && settled(c.CreationTimestamp.Time, now) && slices.Contains(v.reached(in.Name), c.Spec.NodeName):
+	for _, s := range v.taken(in) {
+		if c := v.claims[s.Name]; c != nil && in.Spec.DeviceUsage[s.Name] == "" &&
+			settled(c.CreationTimestamp.Time, now) && v.reaches(c.Spec.NodeName, in.Name) {
 			return "its deviceUsage does not show the claim of slot " + s.Name
-		case c == nil && usage != "" && settled(in.CreationTimestamp.Time, now) && s.State == Free:
-			return "its deviceUsage shows a claim of slot " + s.Name + " that there is not"
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Spec.DeviceUsage)) {
+		if in.Spec.DeviceUsage[name] != "" && v.claims[name] == nil && len(v.granted[name]) == 0 &&
+			settled(in.CreationTimestamp.Time, now) {
+			return "its deviceUsage shows a claim of slot " + name + " that there is not"
 		}
 	}
 	return ""

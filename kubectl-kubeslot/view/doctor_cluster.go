@@ -82,8 +82,8 @@ var roles = map[string]struct {
 
 // assigns reports whether there are nodes whose slots Kubeslot's scheduler gives out.
 func (v *View) assigns() bool {
-	for i := range v.objects.Slices {
-		if !v.choosesSlots(v.objects.Slices[i].Spec.NodeName) {
+	for node := range v.reporting {
+		if !v.choosesSlots(node) {
 			return true
 		}
 	}
@@ -124,15 +124,15 @@ func (v *View) examineCluster(f *findings) {
 
 // examineVersion compares the API server's version with what this Kubeslot is made of.
 func (c *Cluster) examineVersion(f *findings, ours string) {
-	server, err := parseVersion(c.Version)
-	if err != nil {
+	server, made := parseVersion(c.Version), parseVersion(ours)
+	if server == nil {
 		return
 	}
 	if server.LessThan(oldest) {
 		f.add("cluster", "OldVersion", "its API server is %s, and Kubeslot works from %s on: upgrade the cluster", c.Version, oldest)
 	}
-	made, err := parseVersion(ours)
-	if err == nil && made.Major() == server.Major() && made.Minor() > 0 && server.Minor() > made.Minor()+maxSchedulerSkew {
+	if made != nil && made.Major() == server.Major() && made.Minor() > 0 &&
+		server.Minor() > made.Minor()+maxSchedulerSkew {
 		f.add("cluster", "NewVersion", "its API server is %s, and this Kubeslot is made of Kubernetes %s: a scheduler may be %d minor version older than the API server. Upgrade Kubeslot",
 			c.Version, ours, maxSchedulerSkew)
 	}
@@ -141,9 +141,8 @@ func (c *Cluster) examineVersion(f *findings, ours string) {
 // examineEmulation finds schedulers of ours that ask an older API server for what it does
 // not have. Those that do not run in the chart's pods are not known.
 func (v *View) examineEmulation(f *findings, ours string) {
-	server, err := parseVersion(v.objects.Cluster.Version)
-	made, ourErr := parseVersion(ours)
-	if err != nil || ourErr != nil || server.Major() != made.Major() || server.Minor() >= made.Minor() {
+	server, made := parseVersion(v.objects.Cluster.Version), parseVersion(ours)
+	if server == nil || made == nil || server.Major() != made.Major() || server.Minor() >= made.Minor() {
 		return
 	}
 	for i := range v.objects.Pods {
@@ -162,8 +161,8 @@ func (v *View) examineEmulation(f *findings, ours string) {
 
 // examineKubelet compares a kubelet's version with the API server's.
 func (v *View) examineKubelet(f *findings, node, text string) {
-	kubelet, err := parseVersion(text)
-	if err != nil {
+	kubelet := parseVersion(text)
+	if kubelet == nil {
 		return
 	}
 	if kubelet.LessThan(oldest) {
@@ -173,8 +172,8 @@ func (v *View) examineKubelet(f *findings, node, text string) {
 	if v.objects.Cluster == nil {
 		return
 	}
-	server, err := parseVersion(v.objects.Cluster.Version)
-	if err != nil || server.Major() != kubelet.Major() {
+	server := parseVersion(v.objects.Cluster.Version)
+	if server == nil || server.Major() != kubelet.Major() {
 		return
 	}
 	switch {
@@ -186,8 +185,10 @@ func (v *View) examineKubelet(f *findings, node, text string) {
 	}
 }
 
-func parseVersion(text string) (*utilversion.Version, error) {
-	return utilversion.ParseGeneric(strings.TrimPrefix(text, "v"))
+// parseVersion is nil of what is no version.
+func parseVersion(text string) *utilversion.Version {
+	parsed, _ := utilversion.ParseGeneric(strings.TrimPrefix(text, "v"))
+	return parsed
 }
 
 // examineDefinition looks whether the API server keeps all that this Kubeslot writes.

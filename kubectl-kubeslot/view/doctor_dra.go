@@ -4,13 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-// oldestWithDRA is the oldest minor version of Kubernetes with which DRA can give devices.
-var oldestWithDRA = utilversion.MajorMinor(1, 36)
 
 // examineDRA finds what keeps DRA from giving the devices of Configurations, and what it has left.
 func (v *View) examineDRA(f *findings) {
@@ -37,15 +32,15 @@ func (v *View) examineDRA(f *findings) {
 		if v.objects.Cluster == nil {
 			continue
 		}
-		if server, err := parseVersion(v.objects.Cluster.Version); err == nil && server.LessThan(oldestWithDRA) {
+		if server := parseVersion(v.objects.Cluster.Version); server != nil && server.LessThan(v1alpha1.DRAMinVersion) {
 			f.add("configuration/"+c.Namespace+"/"+name, "DRANotServed",
 				"it has spec.allocator DRA, which needs Kubernetes %s, and the API server is %s: upgrade the cluster, "+
-					"or set spec.allocator to Slots", oldestWithDRA, v.objects.Cluster.Version)
+					"or set spec.allocator to Slots", v1alpha1.DRAMinVersion, v.objects.Cluster.Version)
 		}
 	}
 }
 
 // resourceClaimGone reports whether the ResourceClaim that has the slot is known to be gone.
 func (v *View) resourceClaimGone(c *v1alpha1.SlotClaim) bool {
-	return c.Spec.ResourceClaim != nil && v.objects.ResourceClaims != nil && v.resourceClaimOf(c) == nil
+	return v.seesResourceClaimOf(c) && v.resourceClaimOf(c) == nil
 }

@@ -16,14 +16,12 @@ import (
 // is cordoned or has a taint, such as a control plane's, need not take part.
 func (v *View) examineNodes(f *findings, now time.Time) {
 	if len(v.objects.Configurations) == 0 && len(v.objects.Slices) == 0 {
-		v.leftInNodes(f, nil)
+		v.leftInNodes(f)
 		return
 	}
-	reporting, nodes := map[string]bool{}, v.nodeSet()
 	for i := range v.objects.Slices {
 		s := &v.objects.Slices[i]
-		reporting[s.Spec.NodeName] = true
-		if !nodes[s.Spec.NodeName] && settled(s.CreationTimestamp.Time, now) {
+		if v.nodesByName[s.Spec.NodeName] == nil && settled(s.CreationTimestamp.Time, now) {
 			f.add("deviceslice/"+s.Name, "NodeGone", "its node %s does not exist: delete it", s.Spec.NodeName)
 		}
 		for j := range s.Spec.Devices {
@@ -41,15 +39,17 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
 		away := v.kubecriAway(n.Name)
-		if away != "" && (reporting[n.Name] || v.kubecriOf(n.Name) != nil) {
+		if away != "" && (v.reporting[n.Name] || v.kubecris().seen[n.Name] != nil) {
 			f.add("node/"+n.Name, kubecriAway, "%s. Pods with devices get no place on the node until it is: see kubectl describe pod, or kubectl get pods -n %s -l app.kubernetes.io/name=kubecri -o wide",
 				away, n.Annotations[v1alpha1.KubecriNamespaceAnnotation])
-		} else if pod := v.anyKubecri(n.Name); away == "" && !reporting[n.Name] && untolerated(n, nil) == nil && (pod == nil || settled(pod.CreationTimestamp.Time, now)) {
+		} else if pod := v.kubecris().labelled[n.Name]; away == "" && !v.reporting[n.Name] &&
+			untolerated(n, nil) == nil && (pod == nil || settled(pod.CreationTimestamp.Time, now)) {
 			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server. Start it, or look at its log: `kubecri check` on the node says what is missing")
 		}
 		v.examineKubelet(f, n.Name, n.Status.NodeInfo.KubeletVersion)
 		for _, c := range n.Status.Conditions {
-			if strings.HasPrefix(string(c.Type), conditionPrefix) && c.Type != v1alpha1.StartsWithoutKubecri && c.Status == corev1.ConditionTrue && reporting[n.Name] {
+			if strings.HasPrefix(string(c.Type), conditionPrefix) && c.Type != v1alpha1.StartsWithoutKubecri &&
+				c.Status == corev1.ConditionTrue && v.reporting[n.Name] {
 				f.add("node/"+n.Name, c.Reason, "%s", nodeCondition(c))
 			}
 		}
@@ -58,7 +58,7 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 		}
 	}
 	v.examinePlugins(f, now)
-	v.leftInNodes(f, reporting)
+	v.leftInNodes(f)
 }
 
 // conditionPrefix is of the conditions that kubecri writes; True means trouble.
@@ -67,10 +67,10 @@ const conditionPrefix = "kubeslot.io/"
 // leftInNodes finds what kubecri wrote, on nodes where none runs: resources that nobody
 // serves, which it removes a while after the Configuration where it does run, its
 // annotation, and its mode.
-func (v *View) leftInNodes(f *findings, reporting map[string]bool) {
+func (v *View) leftInNodes(f *findings) {
 	for i := range v.objects.Nodes {
 		n := &v.objects.Nodes[i]
-		if reporting[n.Name] || v.anyKubecri(n.Name) != nil {
+		if v.reporting[n.Name] || v.kubecris().labelled[n.Name] != nil {
 			continue
 		}
 		var left []string
@@ -93,20 +93,15 @@ func (v *View) leftInNodes(f *findings, reporting map[string]bool) {
 		for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
 			of, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix)
 			left := n.Status.Allocatable[name]
-			if !ours || left.IsZero() || v.configurations[of] != nil || v.instances[of] != nil || v.holdsOf(n.Name, of) {
+			if !ours || left.IsZero() || v.configurations[of] != nil || v.instances[of] != nil {
+				continue
+			}
+			if held := v.inUse()[n.Name][name]; !held.IsZero() { // a node never advertises less than its pods request
 				continue
 			}
 			f.add("node/"+n.Name, "LeftOver", "its status has %s of %s, of which there is no Configuration: it is left over, and kubecri removes it when it runs there", left.String(), name)
 		}
 	}
-}
-
-// holdsOf reports whether pods on the node ask for the resource: a node never advertises
-// less than they do.
-func (v *View) holdsOf(node, of string) bool {
-	return slices.ContainsFunc(v.objects.Pods, func(pod corev1.Pod) bool {
-		return pod.Spec.NodeName == node && !ended(&pod) && slices.ContainsFunc(requests(&pod), func(r request) bool { return r.resource == of })
-	})
 }
 
 // Notes are what is no problem now, and may become one: nodes whose runtimes start containers without

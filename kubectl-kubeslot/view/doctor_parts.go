@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubectl/pkg/util/podutils"
 )
 
 // Labels of the chart's pods.
@@ -47,7 +48,8 @@ func (v *View) examineParts(f *findings, now time.Time) {
 		}
 		age := now.Sub(pod.CreationTimestamp.Time)
 		recent = recent || age < upgrading && age > -settling
-		if !isReady(pod) && settled(pod.CreationTimestamp.Time, now) && v.kubecriOf(pod.Spec.NodeName) != pod { // which examineNodes tells
+		if !podutils.IsPodReady(pod) && settled(pod.CreationTimestamp.Time, now) &&
+			v.kubecris().seen[pod.Spec.NodeName] != pod { // which examineNodes tells
 			f.add(podObject(pod), "PartNotReady", "it is Kubeslot's %s, and not Ready: see kubectl describe pod and its log", part)
 		}
 		if version := pod.Labels[versionLabel]; version != "" && !slices.Contains(versions[version], part) {

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -56,20 +55,10 @@ func (v *View) resourceClaimOf(c *v1alpha1.SlotClaim) *resourceapi.ResourceClaim
 	return nil
 }
 
-// usersOf are the pods that use a slot of a ResourceClaim, by name; nil where it may not be read, or is gone.
-func (v *View) usersOf(c *v1alpha1.SlotClaim) []v1alpha1.PodReference {
-	claim := v.resourceClaimOf(c)
-	if claim == nil {
-		return nil
-	}
-	var all []v1alpha1.PodReference
-	for _, r := range claim.Status.ReservedFor {
-		if r.APIGroup == "" && r.Resource == "pods" {
-			all = append(all, v1alpha1.PodReference{Namespace: claim.Namespace, Name: r.Name, UID: r.UID})
-		}
-	}
-	slices.SortFunc(all, func(a, b v1alpha1.PodReference) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+// seesResourceClaimOf reports whether a ResourceClaim has the slot, and would be seen if it is there.
+func (v *View) seesResourceClaimOf(c *v1alpha1.SlotClaim) bool {
+	of, in := c.Spec.ResourceClaim, v.objects.ResourceClaimsOf
+	return of != nil && v.objects.ResourceClaims != nil && (in == "" || in == of.Namespace)
 }
 
 // podClaim is a ResourceClaim of a pod by its name there; "" for the one that the scheduler made for extended
@@ -137,21 +126,18 @@ func (v *View) dra(resource string) (c *akriv0.Configuration, extended bool) {
 
 // deviceClass is that of the Configuration's name, nil for none.
 func (v *View) deviceClass(configuration string) *resourceapi.DeviceClass {
-	name := v1alpha1.DeviceClassName(configuration)
-	for i := range v.objects.DeviceClasses {
-		if v.objects.DeviceClasses[i].Name == name {
-			return &v.objects.DeviceClasses[i]
-		}
-	}
-	return nil
+	return v.deviceClasses[v1alpha1.DeviceClassName(configuration)]
+}
+
+// servedByDRA reports whether DRA serves requests for the resource, which is named without prefix.
+func (v *View) servedByDRA(resource string) bool {
+	_, extended := v.dra(resource)
+	return extended
 }
 
 // slotRequests are the pod's requests but for those that DRA serves as extended resources.
 func (v *View) slotRequests(pod *corev1.Pod) []request {
-	return slices.DeleteFunc(requests(pod), func(r request) bool {
-		_, extended := v.dra(r.resource)
-		return extended
-	})
+	return slices.DeleteFunc(requests(pod), func(r request) bool { return v.servedByDRA(r.resource) })
 }
 
 // userNames are the pods as namespace/name.

@@ -43,15 +43,9 @@ func (v *View) waitByInstances(r request) Wait {
 	free := map[string]int64{} // by node: slots, or Instances with one
 	var all, total int64
 	for _, in := range candidates {
-		var open int64
-		for _, s := range v.slotsOf(in) {
-			total++
-			if s.State == Free {
-				open++
-			} else {
-				w.Holders = append(w.Holders, s)
-			}
-		}
+		counts := v.counts(in)
+		total, w.Holders = total+int64(counts.Slots), append(w.Holders, v.taken(in)...)
+		open := int64(counts.Free)
 		if distinct {
 			open = min(open, 1)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,22 +26,25 @@ type Counts struct {
 	Held int `json:"held"`
 }
 
-// add counts the slots.
-func (c *Counts) add(slots []Slot) {
-	for i := range slots {
-		if slots[i].BeyondCapacity {
+func (c *Counts) add(o Counts) {
+	c.Slots, c.Free, c.Assigned, c.Held = c.Slots+o.Slots, c.Free+o.Free, c.Assigned+o.Assigned, c.Held+o.Held
+}
+
+// counts are those of the Instance.
+func (v *View) counts(in *akriv0.Instance) Counts {
+	c, taken := Counts{Slots: v.capacity(in), Free: v.capacity(in)}, v.taken(in)
+	for i := range taken {
+		switch s := &taken[i]; {
+		case s.BeyondCapacity:
 			continue
-		}
-		c.Slots++
-		switch slots[i].State {
-		case Free:
-			c.Free++
-		case Held:
+		case s.State == Held:
 			c.Held++
 		default:
 			c.Assigned++
 		}
+		c.Free--
 	}
+	return c
 }
 
 // Configuration is a row of what there is of a Configuration.
@@ -91,23 +95,18 @@ func (v *View) Configurations() []Configuration {
 		c := &v.objects.Configurations[i]
 		row := Configuration{Namespace: c.Namespace, Name: c.Name, Handler: c.Spec.DiscoveryHandler.Name, Problems: v.problems(c), Labels: c.Labels}
 		if v.configurations[c.Name] == c {
-			nodes, beyond := map[string]bool{}, 0
+			nodes, taken := map[string]bool{}, 0
 			for _, in := range v.of[c.Name] {
 				row.Instances++
-				slots := v.slotsOf(in)
-				row.add(slots)
-				for i := range slots {
-					if slots[i].BeyondCapacity {
-						beyond++
-					}
-				}
+				row.add(v.counts(in))
+				taken += len(v.taken(in))
 				for _, node := range v.nodes(in) {
 					nodes[node] = true
 				}
 			}
 			row.Nodes, row.Waiting = len(nodes), waiting[c.Name]
 			row.Ready = row.Nodes > 0 && len(row.Problems) == 0
-			if beyond > 0 {
+			if beyond := taken - row.Assigned - row.Held; beyond > 0 {
 				row.Problems = append(row.Problems, fmt.Sprintf("CapacityLowered: the capacity is %d, and %s in use", c.Spec.Slots(), counted(beyond, "slot beyond it is", "slots beyond it are")))
 			}
 		}
@@ -175,7 +174,7 @@ func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
 		add(nameTaken, fmt.Sprintf("Configuration %s/%s is older and has or may have an Instance of this name", owner.Namespace, owner.Name))
 	}
 	of := v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name}
-	said := v.nodesSay(of)
+	said := v.said()[of]
 	without := map[string]bool{}
 	for _, p := range said {
 		if p.Reason == v1alpha1.UnknownHandler {
@@ -205,20 +204,18 @@ type nodeProblem struct {
 	*v1alpha1.Problem
 }
 
-// nodesSay is what nodes say of the one Configuration. All slices are looked through once.
-func (v *View) nodesSay(of v1alpha1.ConfigurationReference) []nodeProblem {
-	v.heard.Do(func() {
-		v.said = map[v1alpha1.ConfigurationReference][]nodeProblem{}
-		for i := range v.objects.Slices {
-			s := &v.objects.Slices[i]
-			for j := range s.Spec.Problems {
-				if p := &s.Spec.Problems[j]; p.Configuration != nil {
-					v.said[*p.Configuration] = append(v.said[*p.Configuration], nodeProblem{s.Spec.NodeName, p})
-				}
+// nodesSay is what nodes say of each Configuration.
+func (v *View) nodesSay() map[v1alpha1.ConfigurationReference][]nodeProblem {
+	all := map[v1alpha1.ConfigurationReference][]nodeProblem{}
+	for i := range v.objects.Slices {
+		s := &v.objects.Slices[i]
+		for j := range s.Spec.Problems {
+			if p := &s.Spec.Problems[j]; p.Configuration != nil {
+				all[*p.Configuration] = append(all[*p.Configuration], nodeProblem{s.Spec.NodeName, p})
 			}
 		}
-	})
-	return v.said[of]
+	}
+	return all
 }
 
 // nameTaken is the controller's reason for a name that an older Configuration has.
@@ -231,14 +228,22 @@ func saysTaken(c, owner *akriv0.Configuration) bool {
 	})
 }
 
+// Waiting are the pods that ask for devices and have no node.
+func (v *View) Waiting() []*corev1.Pod {
+	var all []*corev1.Pod
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		if pod.Spec.NodeName == "" && !ended(pod) && (Asks(pod) || len(v.podClaims(pod)) > 0) {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
 // waiting counts, by Configuration, the pods that ask for its devices and have no node.
 func (v *View) waiting() map[string]int {
 	count := map[string]int{}
-	for i := range v.objects.Pods {
-		pod := &v.objects.Pods[i]
-		if pod.Spec.NodeName != "" || ended(pod) {
-			continue
-		}
+	for _, pod := range v.Waiting() {
 		asked := map[string]bool{}
 		for _, claim := range v.podClaims(pod) {
 			for _, r := range classesOf(claim.ResourceClaim) {
@@ -287,10 +292,10 @@ func (v *View) Instances() []Instance {
 	var rows []Instance
 	for _, name := range slices.Sorted(maps.Keys(v.of)) {
 		for _, in := range v.of[name] {
-			row := Instance{Capacity: v.capacity(in), Namespace: in.Namespace, Name: in.Name, Configuration: name, Device: v.deviceID(in), Shared: in.Spec.Shared,
-				Nodes: v.nodes(in), Lost: v.lost(in), Properties: in.Spec.BrokerProperties, Problems: in.Status.Problems, Labels: in.Labels}
-			row.add(v.slotsOf(in))
-			rows = append(rows, row)
+			rows = append(rows, Instance{Namespace: in.Namespace, Name: in.Name, Configuration: name,
+				Device: v.deviceID(in), Shared: in.Spec.Shared, Nodes: v.nodes(in), Lost: v.lost(in),
+				Capacity: v.capacity(in), Counts: v.counts(in), Properties: in.Spec.BrokerProperties,
+				Problems: in.Status.Problems, Labels: in.Labels})
 		}
 	}
 	return rows

@@ -106,7 +106,7 @@ func (v *View) kubecriAway(node string) string {
 	if namespace == "" || v.objects.Pods == nil || v.objects.PodsOf != "" && v.objects.PodsOf != namespace {
 		return ""
 	}
-	pod := v.kubecriOf(node)
+	pod := v.kubecris().seen[node]
 	switch {
 	case pod == nil:
 		return fmt.Sprintf("kubecri is not on node %s: it has no pod of namespace %s there", node, namespace)
@@ -120,29 +120,29 @@ func (v *View) kubecriAway(node string) string {
 	return fmt.Sprintf("kubecri is not on node %s: its pod %s/%s is not Ready%s", node, namespace, pod.Name, why)
 }
 
-// kubecriOf is kubecri's pod on the node: one of the namespace that the node's annotation names, as the
-// scheduler sees it. nil when there is none, or the node has no such annotation.
-func (v *View) kubecriOf(node string) *corev1.Pod {
-	v.placed.Do(func() {
-		v.kubecris, v.kubecriPods = map[string]*corev1.Pod{}, map[string]*corev1.Pod{}
-		for i := range v.objects.Pods {
-			pod := &v.objects.Pods[i]
-			n := v.nodesByName[pod.Spec.NodeName]
-			if n == nil || !v1alpha1.IsKubecri(pod) || ended(pod) {
-				continue
-			}
-			v.kubecriPods[n.Name] = pod
-			if before := v.kubecris[n.Name]; pod.Namespace == n.Annotations[v1alpha1.KubecriNamespaceAnnotation] && (before == nil || v1alpha1.KubecriReady(pod)) {
-				v.kubecris[n.Name] = pod
-			}
-		}
-	})
-	return v.kubecris[node]
+// kubecris are kubecri's pods by node.
+type kubecris struct {
+	// seen are those that the scheduler sees: of the namespace that the node's annotation names.
+	seen map[string]*corev1.Pod
+	// labelled are of whichever namespace: of one that has just come the node has no annotation yet.
+	labelled map[string]*corev1.Pod
 }
 
-// anyKubecri is a pod on the node that is labelled as kubecri's, of whichever namespace: of one that has
-// just come the node has no annotation yet. nil when there is none.
-func (v *View) anyKubecri(node string) *corev1.Pod {
-	v.kubecriOf(node)
-	return v.kubecriPods[node]
+func (v *View) findKubecris() kubecris {
+	found := kubecris{map[string]*corev1.Pod{}, map[string]*corev1.Pod{}}
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		n := v.nodesByName[pod.Spec.NodeName]
+		if n == nil || !v1alpha1.IsKubecri(pod) || ended(pod) {
+			continue
+		}
+		found.labelled[n.Name] = pod
+		if pod.Namespace != n.Annotations[v1alpha1.KubecriNamespaceAnnotation] {
+			continue
+		}
+		if found.seen[n.Name] == nil || v1alpha1.KubecriReady(pod) {
+			found.seen[n.Name] = pod
+		}
+	}
+	return found
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -43,19 +41,13 @@ type Advertised struct {
 // Node returns what there is to say of the node; false when there is neither a Node
 // nor a DeviceSlice of the name.
 func (v *View) Node(name string) (Node, bool) {
-	n := Node{Name: name}
-	exists := false
+	n := Node{Name: name, Reports: v.reporting[name]}
 	allocatable := map[string]int64{}
-	if at := slices.IndexFunc(v.objects.Nodes, func(o corev1.Node) bool { return o.Name == name }); at >= 0 {
-		o := &v.objects.Nodes[at]
-		exists, n.Cordoned, n.Kubelet = true, o.Spec.Unschedulable, o.Status.NodeInfo.KubeletVersion
+	o := v.nodesByName[name]
+	if o != nil {
+		n.Ready, n.Cordoned, n.Kubelet = v1alpha1.Ready(o), o.Spec.Unschedulable, o.Status.NodeInfo.KubeletVersion
 		if v1alpha1.ChoosesSlots(o) {
 			n.Mode = v1alpha1.ModeDevicePlugin
-		}
-		for _, c := range o.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				n.Ready = c.Status == corev1.ConditionTrue
-			}
 		}
 		for name, amount := range o.Status.Allocatable {
 			if of, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix); ours {
@@ -68,7 +60,6 @@ func (v *View) Node(name string) (Node, bool) {
 		if s.Spec.NodeName != name {
 			continue
 		}
-		exists, n.Reports = true, true
 		for _, p := range s.Spec.Problems {
 			text := p.Reason + ": " + p.Message
 			if p.Configuration != nil {
@@ -100,7 +91,7 @@ func (v *View) Node(name string) (Node, bool) {
 			r.Reached, r.Free = r.Reached+in.Slots, r.Free+in.Free
 		}
 	}
-	for _, s := range v.Slots() {
+	for _, s := range v.Taken() {
 		if s.Node == name {
 			n.Slots = append(n.Slots, s)
 			if r := row(s.Configuration); s.State == Held {
@@ -111,5 +102,5 @@ func (v *View) Node(name string) (Node, bool) {
 	for _, of := range slices.Sorted(maps.Keys(rows)) {
 		n.Resources = append(n.Resources, *rows[of])
 	}
-	return n, exists
+	return n, o != nil || n.Reports
 }

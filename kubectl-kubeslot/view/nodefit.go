@@ -10,10 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // nodeWaits are what nodes lack for the pod apart from slots, as far as the Node objects
@@ -55,20 +58,19 @@ func (v *View) nodeWaits(pod *corev1.Pod, short map[string]*ledger.Shortfall) []
 		}
 		v.resourceWaits(node, want, short[node.Name] == nil, add)
 	}
-	return slices.SortedFunc(func(yield func(Wait) bool) {
-		for _, w := range groups {
-			slices.Sort(w.Nodes)
-			if !yield(*w) {
-				return
-			}
-		}
-	}, func(a, b Wait) int {
+	var all []Wait
+	for _, w := range groups {
+		slices.Sort(w.Nodes)
+		all = append(all, *w)
+	}
+	slices.SortFunc(all, func(a, b Wait) int {
 		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Resource, b.Resource))
 	})
+	return all
 }
 
 func (v *View) resourceWaits(node *corev1.Node, want corev1.ResourceList, slots bool, add func(node, reason, resource, why, needs string)) {
-	used := v.requested(node.Name)
+	used := v.inUse()[node.Name]
 	if most, ok := node.Status.Allocatable[corev1.ResourcePods]; ok {
 		if n := used[corev1.ResourcePods]; n.Cmp(most) >= 0 {
 			add(node.Name, "TooManyPods", "", fmt.Sprintf("it has all the %s pods that it may have", most.String()), "pods have to end there")
@@ -93,11 +95,17 @@ func (v *View) resourceWaits(node *corev1.Node, want corev1.ResourceList, slots 
 				why, needs = nobodys, correct
 			}
 			add(node.Name, "InsufficientResource", string(name), why, needs)
-		case slots && v.configurations[of] != nil:
+		case slots && v.advertises(node, of):
 			add(node.Name, "NotAdvertised", of, fmt.Sprintf("node %s advertises %s of %s in its status, of which %s are left, and the kubelet would refuse the pod", node.Name, total.String(), name, atLeastZero(left)),
 				"kubecri has to advertise there what it reaches: that takes a moment; if it stays, look at kubecri's log. Pods that another scheduler bound count too")
 		}
 	}
+}
+
+// advertises reports whether the node has to advertise the resource, which is named without prefix, for its kubelet to
+// take pods that request it: those of Instances are advertised where the kubelet gives out slots.
+func (v *View) advertises(node *corev1.Node, of string) bool {
+	return (v.configurations[of] != nil || v1alpha1.ChoosesSlots(node)) && !v.servedByDRA(of)
 }
 
 // nowhere reports whether no node has any of the extended resource that a pod's spec wants,
@@ -119,19 +127,17 @@ func (v *View) nowhere(want corev1.ResourceList, name string) (why, needs string
 	return why, needs, true
 }
 
-// advertised are the resources of which nodes have any.
-func (v *View) advertised() map[corev1.ResourceName]bool {
-	v.listed.Do(func() {
-		v.onNodes = map[corev1.ResourceName]bool{}
-		for i := range v.objects.Nodes {
-			for name, n := range v.objects.Nodes[i].Status.Allocatable {
-				if !n.IsZero() {
-					v.onNodes[name] = true
-				}
+// advertisedAnywhere are the resources of which nodes have any.
+func (v *View) advertisedAnywhere() map[corev1.ResourceName]bool {
+	all := map[corev1.ResourceName]bool{}
+	for i := range v.objects.Nodes {
+		for name, n := range v.objects.Nodes[i].Status.Allocatable {
+			if !n.IsZero() {
+				all[name] = true
 			}
 		}
-	})
-	return v.onNodes
+	}
+	return all
 }
 
 func atLeastZero(q resource.Quantity) string {
@@ -141,31 +147,29 @@ func atLeastZero(q resource.Quantity) string {
 	return q.String()
 }
 
-// requested is what the node's pods request, and under "pods" how many there are.
-func (v *View) requested(node string) corev1.ResourceList {
-	v.counted.Do(func() {
-		v.inUse = map[string]corev1.ResourceList{}
-		for i := range v.objects.Pods {
-			pod := &v.objects.Pods[i]
-			if pod.Spec.NodeName == "" || ended(pod) {
-				continue
-			}
-			sum := v.inUse[pod.Spec.NodeName]
-			if sum == nil {
-				sum = corev1.ResourceList{}
-				v.inUse[pod.Spec.NodeName] = sum
-			}
-			for name, n := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-				total := sum[name]
-				total.Add(n)
-				sum[name] = total
-			}
-			count := sum[corev1.ResourcePods]
-			count.Add(*resource.NewQuantity(1, resource.DecimalSI))
-			sum[corev1.ResourcePods] = count
+// requested is what the pods of each node request, and under "pods" how many there are.
+func (v *View) requested() map[string]corev1.ResourceList {
+	all := map[string]corev1.ResourceList{}
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		if pod.Spec.NodeName == "" || ended(pod) {
+			continue
 		}
-	})
-	return v.inUse[node]
+		sum := all[pod.Spec.NodeName]
+		if sum == nil {
+			sum = corev1.ResourceList{}
+			all[pod.Spec.NodeName] = sum
+		}
+		for name, n := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+			total := sum[name]
+			total.Add(n)
+			sum[name] = total
+		}
+		count := sum[corev1.ResourcePods]
+		count.Add(*resource.NewQuantity(1, resource.DecimalSI))
+		sum[corev1.ResourcePods] = count
+	}
+	return all
 }
 
 // untolerated returns a taint that keeps the pod from the node; nil for none. A node
@@ -175,27 +179,12 @@ func untolerated(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Tai
 	if node.Spec.Unschedulable {
 		taints = append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, taints...)
 	}
-	for i := range taints {
-		t := &taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		if !slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool { return tolerates(&toleration, t) }) {
-			return t
-		}
+	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), taints, tolerations,
+		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
+	if !found {
+		return nil
 	}
-	return nil
-}
-
-// tolerates follows core/v1: no effect is every effect, no key with Exists every key.
-func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
-	switch {
-	case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
-		return false
-	case t.Operator == corev1.TolerationOpExists:
-		return true
-	}
-	return (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value && t.Key != ""
+	return &taint
 }
 
 func taintNeeds(t *corev1.Taint) string {

@@ -28,16 +28,14 @@ func pluginDevices(pod *corev1.Pod) []PluginDevice {
 		return nil
 	}
 	var all []PluginDevice
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			given := info.GetContainerInPod(containers[i].Name)
-			if given == nil {
-				continue
-			}
-			for _, request := range slices.Sorted(maps.Keys(given.AllocateFrom)) {
-				if !strings.HasPrefix(string(request), assignment.ResourcePrefix) {
-					all = append(all, PluginDevice{containers[i].Name, string(given.AllocateFrom[request])})
-				}
+	for c := range containers(pod) {
+		given := info.GetContainerInPod(c.Name)
+		if given == nil {
+			continue
+		}
+		for _, request := range slices.Sorted(maps.Keys(given.AllocateFrom)) {
+			if !strings.HasPrefix(string(request), assignment.ResourcePrefix) {
+				all = append(all, PluginDevice{c.Name, string(given.AllocateFrom[request])})
 			}
 		}
 	}

@@ -88,20 +88,13 @@ func stateOf(pod *corev1.Pod) (PodState, time.Time) {
 		return Pending, created
 	}
 	var latest time.Time
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if s.State.Waiting != nil {
-				return Starting, scheduled(pod)
-			}
-			if r := s.State.Running; r != nil && r.StartedAt.After(latest) {
-				latest = r.StartedAt.Time
-			}
+	for s := range statuses(pod) {
+		if r := s.State.Running; r != nil && r.StartedAt.After(latest) {
+			latest = r.StartedAt.Time
 		}
 	}
-	if len(restarting(pod)) > 0 {
-		return Starting, scheduled(pod)
-	}
-	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) < len(pod.Spec.Containers) {
+	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) < len(pod.Spec.Containers) ||
+		len(waiting(pod)) > 0 || len(restarting(pod)) > 0 {
 		return Starting, scheduled(pod)
 	}
 	return Running, latest

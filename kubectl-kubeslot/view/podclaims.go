@@ -71,11 +71,11 @@ func (v *View) unallocatedWait(claim *resourceapi.ResourceClaim, r ClaimRequest)
 		if _, change := allocator(c); change != nil {
 			w.Why += "; " + change.text()
 		}
-		free := Counts{}
+		free := 0
 		for _, in := range v.of[c.Name] {
-			free.add(v.slotsOf(in))
+			free += v.counts(in).Free
 		}
-		if int64(free.Free) < r.Count {
+		if int64(free) < r.Count {
 			w.Holders = v.holders(c.Name, v.nodeNames())
 		}
 	}
@@ -110,10 +110,9 @@ func (v *View) unpreparedWaits(pod *corev1.Pod) []Wait {
 // holdersBut are how many slots of the Instance a holder has, and those that others have.
 func (v *View) holdersBut(instance, holder string) (has int64, others []Slot) {
 	for _, s := range v.slots().ofInstance[instance] {
-		switch claim := v.claims[s.Name]; {
-		case claim != nil && claim.Spec.Holder == holder:
+		if claim := v.claims[s.Name]; claim != nil && claim.Spec.Holder == holder {
 			has++
-		case s.State != Free:
+		} else {
 			others = append(others, s)
 		}
 	}

@@ -12,11 +12,10 @@ import (
 // Pod returns what there is to say of the pod; false when it is not among the objects.
 // The events, if any, are those of the pod.
 func (v *View) Pod(namespace, name string, events ...corev1.Event) (Pod, bool) {
-	at := v.podAt(namespace, name)
-	if at < 0 {
+	pod := v.podsByName()[namespace+"/"+name]
+	if pod == nil {
 		return Pod{}, false
 	}
-	pod := &v.objects.Pods[at]
 	p := v.podRow(pod, v.slots().ofPod[string(pod.UID)])
 	p.Devices = pluginDevices(pod)
 	events = slices.DeleteFunc(slices.Clone(events), func(e corev1.Event) bool {
@@ -104,13 +103,7 @@ var ourEvents = map[string]bool{"SlotLost": true, "StartedWithoutDevices": true,
 	"DeviceChanged": true, "DeviceLost": true, "SlotAssignedTwice": true}
 
 func eventSource(e *corev1.Event) string {
-	switch {
-	case e.ReportingController != "":
-		return e.ReportingController
-	case e.Source.Component != "":
-		return e.Source.Component
-	}
-	return "an event"
+	return cmp.Or(e.ReportingController, e.Source.Component, "an event")
 }
 
 // goneEvents are the reasons of events that say why somebody deleted a pod.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -11,33 +12,58 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// scheduling is the pod's condition PodScheduled; nil when no scheduler has tried it.
+func scheduling(pod *corev1.Pod) *corev1.PodCondition {
+	all := pod.Status.Conditions
+	if i := slices.IndexFunc(all, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
 func scheduled(pod *corev1.Pod) time.Time {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
-			return c.LastTransitionTime.Time
-		}
+	if c := scheduling(pod); c != nil {
+		return c.LastTransitionTime.Time
 	}
 	return pod.CreationTimestamp.Time
 }
 
 // schedulerSays is the message of a pod without a node.
 func schedulerSays(pod *corev1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
-			return c.Message
-		}
+	if c := scheduling(pod); c != nil && c.Status != corev1.ConditionTrue {
+		return c.Message
 	}
 	return ""
 }
 
-// waiting are the containers that the kubelet has not started.
-func waiting(pod *corev1.Pod) []corev1.ContainerStatus {
-	var all []corev1.ContainerStatus
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if s.State.Waiting != nil {
-				all = append(all, s)
+// containers are the pod's, init containers first.
+func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
+	return eachOf(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+// statuses are what the kubelet says of the pod's containers, of init containers first.
+func statuses(pod *corev1.Pod) iter.Seq[*corev1.ContainerStatus] {
+	return eachOf(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+func eachOf[T any](lists ...[]T) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, list := range lists {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
 			}
+		}
+	}
+}
+
+// waiting are the containers that the kubelet has not started.
+func waiting(pod *corev1.Pod) []*corev1.ContainerStatus {
+	var all []*corev1.ContainerStatus
+	for s := range statuses(pod) {
+		if s.State.Waiting != nil {
+			all = append(all, s)
 		}
 	}
 	return all
@@ -45,9 +71,10 @@ func waiting(pod *corev1.Pod) []corev1.ContainerStatus {
 
 // restarting are the containers that have ended and that the kubelet will start again. It
 // says so of them, as waiting, only after a while.
-func restarting(pod *corev1.Pod) []corev1.ContainerStatus {
-	var all []corev1.ContainerStatus
-	for _, s := range pod.Status.ContainerStatuses {
+func restarting(pod *corev1.Pod) []*corev1.ContainerStatus {
+	var all []*corev1.ContainerStatus
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
 		if ended := s.State.Terminated; ended != nil && restarts(pod, s.Name, ended.ExitCode) {
 			all = append(all, s)
 		}
@@ -67,36 +94,23 @@ func restarts(pod *corev1.Pod, container string, exitCode int32) bool {
 	return policy != string(corev1.RestartPolicyNever) && (policy != string(corev1.RestartPolicyOnFailure) || exitCode != 0)
 }
 
-func tried(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
-}
-
 // started reports whether the container runs or has run to its end.
 func started(pod *corev1.Pod, container string) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if s.Name == container {
-				return s.State.Waiting == nil && (s.State.Running != nil || s.State.Terminated != nil)
-			}
-		}
-	}
-	return false
+	s := containerState(pod, container)
+	return s.Waiting == nil && (s.Running != nil || s.Terminated != nil)
 }
 
 // running reports whether the container runs.
 func running(pod *corev1.Pod, container string) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, s := range statuses {
-			if s.Name == container && s.State.Running != nil {
-				return true
-			}
-		}
-	}
-	return false
+	return containerState(pod, container).Running != nil
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+// containerState is what the kubelet says of the container; zero when it says nothing.
+func containerState(pod *corev1.Pod, container string) corev1.ContainerState {
+	for s := range statuses(pod) {
+		if s.Name == container {
+			return s.State
+		}
+	}
+	return corev1.ContainerState{}
 }

@@ -4,33 +4,28 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // nodes are those on which a pod can get the Instance: as slices say or, for a user who
-// may not list them, as the Instance does.
+// may not list them, as the Instance does. They are not to be changed.
 func (v *View) nodes(in *akriv0.Instance) []string {
-	d := v.devices[in.Name]
-	if len(d.nodes) == 0 || len(v.objects.Nodes) == 0 && v.discovered(in) {
+	if len(v.reporting) == 0 || len(v.objects.Nodes) == 0 && v.discovered(in) {
 		return in.Spec.Nodes
 	}
-	if selected := v.selected(in.Spec.ConfigurationName); selected != nil {
-		if len(d.lost) == len(d.nodes) {
-			return nil
-		}
+	usable := v.devices[in.Name].usable
+	if selected := v.selected(in.Spec.ConfigurationName); selected != nil && len(usable) > 0 {
 		return selected
 	}
-	return slices.DeleteFunc(slices.Clone(d.nodes), func(node string) bool { return slices.Contains(d.lost, node) })
+	return usable
 }
 
 // lost are the nodes that no longer know whether the device is there.
 func (v *View) lost(in *akriv0.Instance) []string {
 	d := v.devices[in.Name]
 	if selected := v.selected(in.Spec.ConfigurationName); selected != nil {
-		if len(d.lost) < len(d.nodes) || len(d.nodes) == 0 {
+		if len(d.usable) > 0 || len(d.nodes) == 0 {
 			return nil
 		}
 		return selected
@@ -51,33 +46,26 @@ func (v *View) selected(configuration string) []string {
 	if c == nil || c.Spec.Discovery == nil || len(v.objects.Nodes) == 0 {
 		return nil
 	}
-	v.selecting.Lock()
-	defer v.selecting.Unlock()
-	if names, known := v.selections[configuration]; known {
-		return names
-	}
-	selector := labels.SelectorFromSet(c.Spec.Discovery.NodeSelector)
-	names := []string{}
-	for i := range v.objects.Nodes {
-		if n := &v.objects.Nodes[i]; selector.Matches(labels.Set(n.Labels)) {
-			names = append(names, n.Name)
+	return once(&v.selections, configuration, func(string) []string {
+		names := []string{}
+		for i := range v.objects.Nodes {
+			if n := &v.objects.Nodes[i]; c.Spec.Discovery.Selects(n.Labels) {
+				names = append(names, n.Name)
+			}
 		}
-	}
-	slices.Sort(names)
-	if v.selections == nil {
-		v.selections = map[string][]string{}
-	}
-	v.selections[configuration] = names
-	return names
+		slices.Sort(names)
+		return names
+	})
 }
 
-// reached are the nodes that reach the Instance, with those that are not sure.
-func (v *View) reached(instance string) []string {
-	d := v.devices[instance]
-	if configuration, _ := slot.SplitInstance(instance); len(d.nodes) > 0 && v.selected(configuration) != nil {
-		return v.selected(configuration)
+// reaches reports whether the node reaches the Instance, sure of it or not.
+func (v *View) reaches(node, instance string) bool {
+	nodes := v.devices[instance].nodes
+	if configuration, _ := slot.SplitInstance(instance); len(nodes) > 0 && v.selected(configuration) != nil {
+		nodes = v.selected(configuration)
 	}
-	return d.nodes
+	_, found := slices.BinarySearch(nodes, node)
+	return found
 }
 
 // unsure says of a device which nodes no longer know whether it is there.

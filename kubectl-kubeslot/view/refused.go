@@ -14,13 +14,11 @@ const podsRefused = "PodsRefused"
 func (v *View) refusedRows() []Pod {
 	var rows []Pod
 	for _, r := range v.objects.Refused {
-		rows = append(rows, Pod{Namespace: r.Namespace, Name: r.name(), State: Wanted,
+		rows = append(rows, Pod{Namespace: r.Namespace, Name: r.Kind + "/" + r.Name, State: Wanted,
 			Waits: []Wait{{Reason: podsRefused, Source: FromKubeslot, Why: r.Why, Needs: "correct its pod template"}}})
 	}
 	return rows
 }
-
-func (r *Refused) name() string { return r.Kind + "/" + r.Name }
 
 // examineRefused finds such workloads.
 func (v *View) examineRefused(f *findings) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -21,24 +22,21 @@ type request struct {
 // requests are those of the pod, by container in the order of the pod and by name.
 func requests(pod *corev1.Pod) []request {
 	var all []request
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			var counts map[string]int64
-			for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
-				for name, quantity := range list {
-					if resource, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix); ours {
-						if counts == nil {
-							counts = map[string]int64{}
-						}
-						counts[resource] = quantity.Value()
+	for c := range containers(pod) {
+		var counts map[string]int64
+		for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+			for name, quantity := range list {
+				if resource, ours := strings.CutPrefix(string(name), assignment.ResourcePrefix); ours {
+					if counts == nil {
+						counts = map[string]int64{}
 					}
+					counts[resource] = quantity.Value()
 				}
 			}
-			for _, resource := range slices.Sorted(maps.Keys(counts)) {
-				if counts[resource] > 0 {
-					all = append(all, request{c.Name, resource, counts[resource]})
-				}
+		}
+		for _, resource := range slices.Sorted(maps.Keys(counts)) {
+			if counts[resource] > 0 {
+				all = append(all, request{c.Name, resource, counts[resource]})
 			}
 		}
 	}
@@ -54,44 +52,16 @@ func AwaitsNode(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !ended(pod) && Asks(pod)
 }
 
-// maxSlots is how many slots the scheduler gives to one pod at most.
-const maxSlots = 1000
-
-// asked is the pod's request as the ledger takes it. Of one that the scheduler refuses
-// for its size ok is false.
-func asked(pod *corev1.Pod) (req *ledger.Request, ok bool) {
-	req = &ledger.Request{Pod: podKey(pod)}
-	rows, total := requests(pod), int64(0)
-	for i, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for j := range containers {
-			c := ledger.ContainerRequest{Name: containers[j].Name, Role: ledger.App}
-			if i == 0 {
-				c.Role = ledger.Init
-				if policy := containers[j].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
-					c.Role = ledger.Sidecar
-				}
-			}
-			for _, r := range rows {
-				if r.container == c.Name {
-					if total += r.count; r.count > maxSlots || total > maxSlots {
-						return nil, false
-					}
-					c.Resources = append(c.Resources, ledger.ResourceRequest{Name: r.resource, Count: int(r.count)})
-				}
-			}
-			req.Containers = append(req.Containers, c)
-		}
+// asked is what the pod requests of slots, as the scheduler reads it: without what DRA serves as extended resources.
+func (v *View) asked(pod *corev1.Pod) (*ledger.Request, error) {
+	req, err := slotrequest.Of(pod)
+	if req == nil {
+		return nil, err
 	}
-	return req, true
-}
-
-func podKey(pod *corev1.Pod) ledger.Pod {
-	key := ledger.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
-	if pod.Spec.Priority != nil {
-		key.Priority = *pod.Spec.Priority
+	for i := range req.Containers {
+		c := &req.Containers[i]
+		c.Resources = slices.DeleteFunc(c.Resources,
+			func(r ledger.ResourceRequest) bool { return v.servedByDRA(r.Name) })
 	}
-	if pod.Spec.NodeName != "" {
-		key.Bound = scheduled(pod).Unix()
-	}
-	return key
+	return req, nil
 }

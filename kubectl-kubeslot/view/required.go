@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -15,9 +16,9 @@ import (
 // pluginGone is the reason of a pod that requires an NRI plugin which kubecri of its node is no more.
 const pluginGone = "PluginGone"
 
-// requiredPlugin begins the annotation by which the scheduler has a runtime's validator require kubecri
+// RequiredPlugins begins the annotations by which the scheduler has a runtime's validator require kubecri
 // for a container (kube-scheduler/binding).
-const requiredPlugin = "required-plugins.noderesource.dev/"
+const RequiredPlugins = "required-plugins.noderesource.dev/"
 
 // pluginGoneWait is of a bound pod that requires kubecri as an NRI plugin of a name that its node does not
 // name: the node has gone to another mode, or the plugin has another name. While the runtime validates, it
@@ -25,35 +26,52 @@ const requiredPlugin = "required-plugins.noderesource.dev/"
 // requires is not known here, so that a name counts only if it is kubecri's usual one, or another node's.
 func (v *View) pluginGoneWait(pod *corev1.Pod) *Wait {
 	node := v.nodesByName[pod.Spec.NodeName]
-	if node == nil || !v.assigned[pod] {
+	if node == nil || v.held[pod] == nil {
 		return nil
 	}
 	has := node.Annotations[v1alpha1.NRIPluginAnnotation]
 	for key, list := range pod.Annotations {
-		var names []string
-		if !strings.HasPrefix(key, requiredPlugin) || yaml.Unmarshal([]byte(list), &names) != nil || slices.Contains(names, has) {
+		if !strings.HasPrefix(key, RequiredPlugins) {
 			continue
 		}
-		for _, name := range names {
-			if !v.isKubecriPlugin(name) {
-				continue
-			}
-			is := "no NRI plugin"
-			if has != "" {
-				is = fmt.Sprintf("the NRI plugin %q", has)
-			}
-			return &Wait{Reason: pluginGone, Source: FromKubeslot, Nodes: []string{node.Name},
-				Why:   fmt.Sprintf("it requires the NRI plugin %q, and kubecri is %s on node %s: where the runtime's default validator is on, no container of it starts again", name, is, node.Name),
-				Needs: "delete the pod: its next one is assigned anew; or turn the runtime's default validator off on the node"}
+		names := v.requiredIn(list)
+		at := slices.IndexFunc(names, v.isKubecriPlugin)
+		if at < 0 || slices.Contains(names, has) {
+			continue
 		}
+		is := "no NRI plugin"
+		if has != "" {
+			is = fmt.Sprintf("the NRI plugin %q", has)
+		}
+		return &Wait{Reason: pluginGone, Source: FromKubeslot, Nodes: []string{node.Name},
+			Why: fmt.Sprintf("it requires the NRI plugin %q, and kubecri is %s on node %s: where the runtime's "+
+				"default validator is on, no container of it starts again", names[at], is, node.Name),
+			Needs: "delete the pod: its next one is assigned anew; " +
+				"or turn the runtime's default validator off on the node"}
 	}
 	return nil
 }
 
-func (v *View) isKubecriPlugin(name string) bool {
-	return strings.Contains(name, "kubecri") || slices.ContainsFunc(v.objects.Nodes, func(n corev1.Node) bool {
-		return name != "" && n.Annotations[v1alpha1.NRIPluginAnnotation] == name
+// requiredIn are the names in such an annotation, read once for all pods that have it; nil of one that cannot be read.
+func (v *View) requiredIn(list string) []string {
+	return once(&v.required, list, func(list string) (names []string) {
+		if yaml.Unmarshal([]byte(list), &names) != nil {
+			return nil
+		}
+		return names
 	})
+}
+
+func (v *View) isKubecriPlugin(name string) bool {
+	return strings.Contains(name, "kubecri") || v.plugins().Has(name)
+}
+
+func (v *View) namePlugins() sets.Set[string] {
+	names := sets.New[string]()
+	for i := range v.objects.Nodes {
+		names.Insert(v.objects.Nodes[i].Annotations[v1alpha1.NRIPluginAnnotation])
+	}
+	return names.Delete("") // of nodes that name none
 }
 
 // examinePlugins finds such pods. kubecri names its plugin when it starts, and a node that comes back may

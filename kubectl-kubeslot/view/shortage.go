@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -154,16 +156,11 @@ func (v *View) heldText(s *ledger.Shortfall, node string, nodes int) string {
 // offers reports whether the Instance has a slot for a configuration-level request on
 // the node.
 func (v *View) offers(in *akriv0.Instance, node string, unique akriv0.UniqueScope) bool {
-	free := false
-	for _, s := range v.slotsOf(in) {
-		switch {
-		case s.State == Free:
-			free = true
-		case unique == akriv0.UniquePerNode && s.Node == node && s.Level == string(v1alpha1.ConfigurationLevel):
-			return false
-		}
+	onNode := func(s Slot) bool { return s.Node == node && s.Level == string(v1alpha1.ConfigurationLevel) }
+	if unique == akriv0.UniquePerNode && slices.ContainsFunc(v.taken(in), onNode) {
+		return false
 	}
-	return free
+	return v.counts(in).Free > 0
 }
 
 // holders are who has slots that the resource could be served from on the nodes.
@@ -172,15 +169,11 @@ func (v *View) holders(resource string, nodes []string) []Slot {
 	if in := v.instances[resource]; v.configurations[resource] == nil && in != nil {
 		candidates = []*akriv0.Instance{in}
 	}
+	on := sets.New(nodes...)
 	var all []Slot
 	for _, in := range candidates {
-		if !slices.ContainsFunc(v.nodes(in), func(node string) bool { return slices.Contains(nodes, node) }) {
-			continue
-		}
-		for _, s := range v.slotsOf(in) {
-			if s.State != Free {
-				all = append(all, s)
-			}
+		if slices.ContainsFunc(v.nodes(in), on.Has) {
+			all = append(all, v.taken(in)...)
 		}
 	}
 	return all

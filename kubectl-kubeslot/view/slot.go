@@ -61,9 +61,11 @@ func (s *Slot) Holder() string {
 	return ""
 }
 
-// slotIndex is all slots, made once for a view.
+// slotIndex is the slots that somebody has, made once for a view. The free ones are not among them: a device may
+// have 10,000.
 type slotIndex struct {
-	all        []Slot
-	ofInstance map[string][]Slot
-	ofPod      map[string][]Slot // by UID
+	all             []Slot            // by Configuration and name, and then those of devices without an Instance
+	ofInstance      map[string][]Slot // by index
+	withoutInstance []Slot
+	ofPod           map[string][]Slot // by UID
 }

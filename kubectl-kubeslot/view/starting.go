@@ -38,7 +38,7 @@ func (v *View) bound(pod *corev1.Pod, p *Pod, events []corev1.Event) {
 			}
 		}
 		for _, s := range restarting(pod) {
-			p.Waits = append(p.Waits, restartingWait(&s))
+			p.Waits = append(p.Waits, restartingWait(s))
 		}
 		if p.State == Starting {
 			p.Waits = append(p.Waits, eventWaits(p.Waits, events)...)
@@ -64,11 +64,10 @@ func (v *View) nodeTrouble(pod *corev1.Pod) []Wait {
 			Needs: "delete the pod, if the control plane does not: its next one gets another node"}}
 	}
 	if n != nil {
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				all = append(all, Wait{Reason: "NodeNotReady", Source: FromKubeslot, Nodes: []string{node},
-					Why: fmt.Sprintf("node %s is not Ready: %s", node, c.Message), Needs: "the node has to become Ready, or the pod to be deleted"})
-			}
+		if c := ReadyCondition(n); c.Type != "" && c.Status != corev1.ConditionTrue {
+			all = append(all, Wait{Reason: "NodeNotReady", Source: FromKubeslot, Nodes: []string{node},
+				Why:   fmt.Sprintf("node %s is not Ready: %s", node, c.Message),
+				Needs: "the node has to become Ready, or the pod to be deleted"})
 		}
 	}
 	if away := v.kubecriAway(node); away != "" && len(requests(pod)) > 0 {
@@ -86,8 +85,8 @@ func (v *View) assignmentWaits(pod *corev1.Pod) []Wait {
 	if len(rows) == 0 {
 		return nil
 	}
-	held, err := v.held(pod)
-	if err != nil {
+	held := v.held[pod]
+	if err := v.broken[pod]; err != nil {
 		return []Wait{{Reason: "BadAssignment", Source: FromKubeslot, Why: "its assignment cannot be read: " + err.Error(),
 			Needs: "delete the pod: its next one is assigned anew"}}
 	}
@@ -100,12 +99,10 @@ func (v *View) assignmentWaits(pod *corev1.Pod) []Wait {
 			Why: v.unassigned(pod), Needs: "create the pod again without spec.nodeName, for Kubeslot's scheduler"}}
 	}
 	var all []Wait
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			if name := containers[i].Name; !started(pod, name) {
-				for _, g := range held[name] {
-					all = append(all, v.grantWaits(pod, name, g)...)
-				}
+	for c := range containers(pod) {
+		if !started(pod, c.Name) {
+			for _, g := range held[c.Name] {
+				all = append(all, v.grantWaits(pod, c.Name, g)...)
 			}
 		}
 	}
@@ -129,7 +126,7 @@ func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant)
 	case claim != nil && claim.Spec.Holder != string(pod.UID):
 		w.Reason, w.Why = "SlotClaimed", fmt.Sprintf("its slot %s is still claimed for pod %s on node %s", name, v.podOf(claim), claim.Spec.NodeName)
 		w.Needs = fmt.Sprintf("pod %s has to end", v.podOf(claim))
-		if claim.Spec.Pod != nil && v.objects.PodsOf == "" && v.pods[string(claim.Spec.Pod.UID)] == nil {
+		if claim.Spec.Pod != nil && v.objects.PodsOf == "" && v.podOfClaim(claim) == nil {
 			w.Needs = fmt.Sprintf("pod %s is gone: node %s has to release the slot, look at kubecri there", v.podOf(claim), claim.Spec.NodeName)
 		}
 		if in := v.instances[g.Slot.Instance]; in != nil {
@@ -143,7 +140,7 @@ func (v *View) grantWaits(pod *corev1.Pod, container string, g assignment.Grant)
 	case g.Slot.Index >= c.Spec.Slots() && claim == nil:
 		w.Reason, w.Why = "CapacityLowered", fmt.Sprintf("its slot %s does not exist: Configuration %s has a capacity of %d", name, configuration, c.Spec.Slots())
 		w.Needs = "delete the pod: its next one gets another slot; or raise the capacity again"
-	case len(v.objects.Slices) > 0 && !slices.Contains(v.reached(g.Slot.Instance), pod.Spec.NodeName):
+	case len(v.objects.Slices) > 0 && !v.reaches(pod.Spec.NodeName, g.Slot.Instance):
 		w.Reason, w.Why = "DeviceAway", fmt.Sprintf("node %s does not see the device of its slot %s any more", pod.Spec.NodeName, name)
 		w.Needs = "the device has to come back to this node, or the pod has to be deleted to get another"
 	default:

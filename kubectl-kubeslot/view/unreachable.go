@@ -24,7 +24,7 @@ func (v *View) releaseOf(c *v1alpha1.SlotClaim) v1alpha1.ReleaseFacts {
 	pod := v.podOfClaim(c)
 	f.PodGoing = pod != nil && pod.DeletionTimestamp != nil
 	if c.Spec.ResourceClaim != nil { // which has no pod that has ended
-		f.PodRuns = v.objects.ResourceClaims == nil || len(v.usersOf(c)) > 0
+		f.PodRuns = !v.seesResourceClaimOf(c) || len(v.usersOf(c)) > 0
 		return f
 	}
 	if !f.PodRuns {

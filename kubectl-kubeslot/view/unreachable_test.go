@@ -7,10 +7,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
+
+// ofResourceClaim has the first claim be of a ResourceClaim of the namespace shop, of which none is among the objects;
+// those are of a namespace, or of all for "".
+func ofResourceClaim(o *Objects, of string) {
+	o.Claims[0].Spec.Pod, o.Claims[0].Spec.Holder = nil, v1alpha1.DRAHolder("u", nil)
+	o.Claims[0].Spec.ResourceClaim = &v1alpha1.ResourceClaimReference{Namespace: "shop", Name: "c", UID: "u"}
+	o.ResourceClaims, o.ResourceClaimsOf = []resourceapi.ResourceClaim{}, of
+}
 
 // A slot whose pod is gone waits for its node if that is not Ready, and doctor says what releases it.
 func TestSlotsOfUnreachableNodes(t *testing.T) {
@@ -42,6 +51,9 @@ func TestSlotsOfUnreachableNodes(t *testing.T) {
 		"the claim names no pod":  {want: []string{"no pod is named in its claim, and node a", taint, deleted, release}, change: func(o *Objects) { o.Claims[0].Spec.Pod = nil }},
 		"pods of one namespace":   {change: func(o *Objects) { o.PodsOf = "default" }},
 		"nodes may not be listed": {change: func(o *Objects) { o.Nodes = nil }},
+		"no pod uses its ResourceClaim": {want: []string{"no pod uses its ResourceClaim shop/c"},
+			change: func(o *Objects) { ofResourceClaim(o, "") }},
+		"it may be used by pods of another namespace": {change: func(o *Objects) { ofResourceClaim(o, "default") }},
 		"the Configuration says after what time": {want: []string{taint, release, "the controller releases it when kubecri there was not heard of for 1h30m (releaseUnreachableAfter)"},
 			change: func(o *Objects) {
 				o.Claims[0].Spec.ReleaseUnreachableAfter = &metav1.Duration{Duration: 90 * time.Minute}
@@ -147,5 +159,17 @@ func TestPodsThatCannotGo(t *testing.T) {
 				t.Error("doctor says nothing")
 			}
 		})
+	}
+}
+
+// A ResourceClaim of a namespace that is not read is not gone.
+func TestResourceClaimThatIsNotSeen(t *testing.T) {
+	for of, gone := range map[string]bool{"": true, "shop": true, "default": false} {
+		o := cluster()
+		o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "")}
+		ofResourceClaim(&o, of)
+		if got := New(o).resourceClaimGone(&o.Claims[0]); got != gone {
+			t.Errorf("ResourceClaims of namespace %q are read: shop/c is gone: %t", of, got)
+		}
 	}
 }

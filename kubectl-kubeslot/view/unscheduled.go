@@ -26,7 +26,7 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 	p.Waits, p.Needs = slices.Clone(d.waits), d.needs
 	p.Waits = append(p.Waits, v.unallocatedWaits(pod)...)
 	said := schedulerSays(pod)
-	if said == "" && !tried(pod) {
+	if scheduling(pod) == nil {
 		p.Waits = append([]Wait{{Reason: "NoScheduler", Source: FromKubeslot,
 			Why:   fmt.Sprintf("no scheduler has tried it yet: its schedulerName is %q", pod.Spec.SchedulerName),
 			Needs: "a scheduler of that name has to run; if this stays, there is none, or the name in the pod is wrong"}}, p.Waits...)
@@ -57,7 +57,7 @@ func (v *View) unscheduled(pod *corev1.Pod, p *Pod) {
 			Needs: "they have to end; it gets what they leave"})
 	}
 	if len(p.Waits) == 0 && len(p.Requests) > 0 {
-		p.Waits = append(p.Waits, v.nothingInItsWay(pod, d))
+		p.Waits = append(p.Waits, v.nothingInItsWay(d))
 	}
 	p.Needs = needs(p.Waits, p.Needs)
 }
@@ -133,27 +133,7 @@ const maxDiagnoses = 200
 
 // diagnosed is the pod's diagnosis, made once for all pods that ask for the same.
 func (v *View) diagnosed(pod *corev1.Pod) diagnosis {
-	type container struct {
-		Name      string
-		Restart   *corev1.ContainerRestartPolicy
-		Resources corev1.ResourceRequirements
-	}
-	asks := struct {
-		Namespace        string
-		Init, Containers []container
-		NodeSelector     map[string]string
-		Affinity         *corev1.Affinity
-		Tolerations      []corev1.Toleration
-	}{pod.Namespace, nil, nil, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		asks.Init = append(asks.Init, container{c.Name, c.RestartPolicy, c.Resources})
-	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		asks.Containers = append(asks.Containers, container{c.Name, nil, c.Resources})
-	}
-	key, err := json.Marshal(asks)
+	key, err := json.Marshal(asks(pod))
 	if err != nil {
 		return v.diagnose(pod)
 	}
@@ -165,12 +145,24 @@ func (v *View) diagnosed(pod *corev1.Pod) diagnosis {
 		return diagnosis{}
 	case !known:
 		d = v.diagnose(pod)
-		if v.diagnoses == nil {
-			v.diagnoses = map[string]diagnosis{}
-		}
 		v.diagnoses[string(key)] = d
 	}
 	return d
+}
+
+// asks is what a pod's diagnosis depends on.
+func asks(pod *corev1.Pod) corev1.PodSpec {
+	of := func(containers []corev1.Container) []corev1.Container {
+		all := make([]corev1.Container, len(containers))
+		for i := range containers {
+			c := &containers[i]
+			all[i] = corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: c.Resources}
+		}
+		return all
+	}
+	s := &pod.Spec
+	return corev1.PodSpec{InitContainers: of(s.InitContainers), Containers: of(s.Containers), Resources: s.Resources,
+		Overhead: s.Overhead, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations}
 }
 
 // diagnose asks the ledger and the nodes.
@@ -181,11 +173,11 @@ func (v *View) diagnose(pod *corev1.Pod) diagnosis {
 	if len(v.slotRequests(pod)) == 0 {
 		return diagnosis{}
 	}
-	req, ok := asked(pod)
-	if !ok {
-		return diagnosis{waits: []Wait{{Reason: "InvalidRequest", Source: FromKubeslot,
-			Why:   fmt.Sprintf("it asks for more than the %d slots that one pod may have", maxSlots),
-			Needs: "split it into several pods"}}}
+	req, err := v.asked(pod)
+	if err != nil { // it is in the scheduler's words
+		w := v.partWait(pod, v.parse(err.Error())[0])
+		w.Source = FromKubeslot
+		return diagnosis{waits: []Wait{w}}
 	}
 	l := v.account()
 	if l == nil {
@@ -236,20 +228,25 @@ func (v *View) diagnose(pod *corev1.Pod) diagnosis {
 }
 
 // nothingInItsWay is said of a pod that could run as things are.
-func (v *View) nothingInItsWay(pod *corev1.Pod, d diagnosis) Wait {
+func (v *View) nothingInItsWay(d diagnosis) Wait {
 	w := Wait{Reason: "TriedAgain", Source: FromKubeslot, Nodes: d.fits,
 		Why: "as far as can be seen, nothing is in its way now", Needs: "nothing: the scheduler tries it again"}
-	var before []string
-	for i := range v.objects.Pods {
-		other := &v.objects.Pods[i]
-		if other.UID != pod.UID && other.Spec.NodeName == "" && !ended(other) && other.Status.NominatedNodeName != "" && len(requests(other)) > 0 {
-			before = append(before, other.Namespace+"/"+other.Name)
-		}
-	}
-	if len(before) > 0 {
-		slices.Sort(before)
+	if before := v.preempting(); len(before) > 0 {
 		w.Reason, w.Why = "SlotsKept", "slots that look free are kept for a pod that others were made to go for: "+some(before, 3)
 		w.Needs = "it gets a slot when that pod has its own"
 	}
 	return w
+}
+
+// preemptors are the names of the pods that ask for devices, and that others are made to go for.
+func (v *View) preemptors() []string {
+	var names []string
+	for i := range v.objects.Pods {
+		pod := &v.objects.Pods[i]
+		if state, _ := stateOf(pod); state == Preempting && Asks(pod) {
+			names = append(names, fullName(pod))
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -33,8 +35,8 @@ type Objects struct {
 	// names of the claims that hold slots, and no more.
 	ResourceClaims []resourceapi.ResourceClaim
 	DeviceClasses  []resourceapi.DeviceClass
-	// PodsOf is the namespace that Pods are of, and ConfigurationsOf that of Configurations; "" is all.
-	PodsOf, ConfigurationsOf string
+	// PodsOf is the namespace that Pods are of, and so of the others; "" is all.
+	PodsOf, ConfigurationsOf, ResourceClaimsOf string
 	// Held returns what a bound pod was given, by container; nil is assignment.Held, which
 	// decodes it.
 	Held func(pod *corev1.Pod) (map[string][]assignment.Grant, error)
@@ -47,49 +49,50 @@ type Objects struct {
 // View is the objects, joined. It does not change, and is safe for concurrent use.
 type View struct {
 	objects        Objects
-	configurations map[string]*akriv0.Configuration      // those in force, by name
-	oldest         akriv0.Oldest                         // says who has a name
-	instances      map[string]*akriv0.Instance           // by name: namespaces do not tell them apart
-	of             map[string][]*akriv0.Instance         // by Configuration, ordered by name
-	devices        map[string]device                     // by Instance
-	claims         map[string]*v1alpha1.SlotClaim        // by slot
-	resourceClaims map[string]*resourceapi.ResourceClaim // by namespace/name
-	granted        map[string][]grant                    // by slot: more than one is an error
-	used           map[string]map[int]bool               // indices that are mentioned, by Instance
-	broken         map[*corev1.Pod]error                 // pods whose assignment cannot be read
-	pods           map[string]*corev1.Pod                // by UID
-	assigned       map[*corev1.Pod]bool                  // pods that have slots
+	configurations map[string]*akriv0.Configuration // those in force, by name
+	oldest         akriv0.Oldest                    // says who has a name
+	instances      map[string]*akriv0.Instance      // by name: namespaces do not tell them apart
+	of             map[string][]*akriv0.Instance    // by Configuration, ordered by name
+	devices        map[string]device                // by Instance
+	claims         map[string]*v1alpha1.SlotClaim   // by slot
+	deviceClasses  map[string]*resourceapi.DeviceClass
+	resourceClaims map[string]*resourceapi.ResourceClaim         // by namespace/name
+	granted        map[string][]grant                            // by slot: more than one is an error
+	used           map[string]map[int]bool                       // indices that are mentioned, by Instance
+	broken         map[*corev1.Pod]error                         // pods whose assignment cannot be read
+	pods           map[string]*corev1.Pod                        // by UID
+	held           map[*corev1.Pod]map[string][]assignment.Grant // of pods that have slots, by container
 	nodesByName    map[string]*corev1.Node
 	reporting      map[string]bool // nodes that have a DeviceSlice
 
-	indexed    sync.Once
-	index      slotIndex // see slots
-	parsed     sync.Map  // of the scheduler's messages, what they mean
-	accounted  sync.Once
-	ledger     *ledger.Ledger // see account
-	selecting  sync.Mutex
-	selections map[string][]string // see selected
-	counted    sync.Once
-	inUse      map[string]corev1.ResourceList // see requested
-	listed     sync.Once
-	onNodes    map[corev1.ResourceName]bool // see advertised
-	positioned sync.Once
-	positions  map[string]int // of pods, by namespace/name; see podAt
+	parsed     sync.Map // of the scheduler's messages, what they mean
+	required   sync.Map // of annotations that require NRI plugins, the names in them
+	selections sync.Map // of Configurations, the nodes that spec.discovery selects
 	diagnosing sync.Mutex
 	diagnoses  map[string]diagnosis // see diagnosed
-	heard      sync.Once
-	said       map[v1alpha1.ConfigurationReference][]nodeProblem // see nodesSay
-	placed     sync.Once
-	// By node, see kubecriOf and anyKubecri.
-	kubecris, kubecriPods map[string]*corev1.Pod
+
+	// These are made when they are first asked for.
+	slots      func() *slotIndex
+	listed     func() []Slot // see Slots
+	account    func() *ledger.Ledger
+	inUse      func() map[string]corev1.ResourceList // by node, see requested
+	advertised func() map[corev1.ResourceName]bool
+	podsByName func() map[string]*corev1.Pod // by namespace/name
+	said       func() map[v1alpha1.ConfigurationReference][]nodeProblem
+	kubecris   func() kubecris
+	plugins    func() sets.Set[string] // kubecri's names as an NRI plugin, of all nodes
+	schedulers func() sets.Set[string] // of the pods that have slots
+	preempting func() []string         // see preemptors
+	anyChooses func() bool             // whether any node chooses slots itself
 }
 
 // device is what slices say of an Instance.
 type device struct {
-	id    string
-	nodes []string // that report it, sorted
-	lost  []string // of these, those whose handler does not answer
-	gone  []string // that list it only for the containers that hold slots of it
+	id     string
+	nodes  []string // that report it, sorted
+	usable []string // of these, those whose handler answers, and lost the others
+	lost   []string
+	gone   []string // that list it only for the containers that hold slots of it
 }
 
 // grant is a slot in a bound pod's annotation.
@@ -101,11 +104,28 @@ type grant struct {
 
 // New joins the objects.
 func New(o Objects) *View {
-	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, instances: map[string]*akriv0.Instance{},
-		of: map[string][]*akriv0.Instance{}, devices: map[string]device{}, claims: map[string]*v1alpha1.SlotClaim{},
-		granted: map[string][]grant{}, used: map[string]map[int]bool{}, broken: map[*corev1.Pod]error{}, pods: map[string]*corev1.Pod{}, assigned: map[*corev1.Pod]bool{}, nodesByName: make(map[string]*corev1.Node, len(o.Nodes)),
-		reporting: map[string]bool{}, resourceClaims: make(map[string]*resourceapi.ResourceClaim,
-			len(o.ResourceClaims))}
+	if o.Held == nil {
+		o.Held = assignment.Held
+	}
+	v := &View{objects: o, configurations: map[string]*akriv0.Configuration{}, of: map[string][]*akriv0.Instance{},
+		instances:      index(o.Instances, (*akriv0.Instance).GetName),
+		nodesByName:    index(o.Nodes, (*corev1.Node).GetName),
+		claims:         index(o.Claims, (*v1alpha1.SlotClaim).GetName),
+		deviceClasses:  index(o.DeviceClasses, (*resourceapi.DeviceClass).GetName),
+		resourceClaims: index(o.ResourceClaims, fullName),
+		pods:           index(o.Pods, func(p *corev1.Pod) string { return string(p.UID) }),
+		devices:        map[string]device{}, reporting: map[string]bool{}, granted: map[string][]grant{},
+		held: map[*corev1.Pod]map[string][]assignment.Grant{}, broken: map[*corev1.Pod]error{},
+		used: map[string]map[int]bool{}, diagnoses: map[string]diagnosis{}}
+	v.slots, v.listed = sync.OnceValue(v.indexSlots), sync.OnceValue(v.listSlots)
+	v.account, v.inUse = sync.OnceValue(v.makeLedger), sync.OnceValue(v.requested)
+	v.advertised, v.said = sync.OnceValue(v.advertisedAnywhere), sync.OnceValue(v.nodesSay)
+	v.kubecris, v.plugins = sync.OnceValue(v.findKubecris), sync.OnceValue(v.namePlugins)
+	v.schedulers, v.preempting = sync.OnceValue(v.nameSchedulers), sync.OnceValue(v.preemptors)
+	v.podsByName = sync.OnceValue(func() map[string]*corev1.Pod { return index(o.Pods, fullName) })
+	v.anyChooses = sync.OnceValue(func() bool {
+		return slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool { return v1alpha1.ChoosesSlots(&n) })
+	})
 	all := make([]*akriv0.Configuration, len(o.Configurations))
 	for i := range o.Configurations {
 		all[i] = &o.Configurations[i]
@@ -118,77 +138,113 @@ func New(o Objects) *View {
 	}
 	for i := range o.Instances {
 		in := &o.Instances[i]
-		v.instances[in.Name] = in
 		v.of[in.Spec.ConfigurationName] = append(v.of[in.Spec.ConfigurationName], in)
-		for name := range in.Spec.DeviceUsage {
-			v.use(name)
+		for name, usage := range in.Spec.DeviceUsage {
+			if usage != "" {
+				v.use(name)
+			}
 		}
 	}
 	for _, all := range v.of {
 		slices.SortFunc(all, func(a, b *akriv0.Instance) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	for i := range o.Nodes {
-		v.nodesByName[o.Nodes[i].Name] = &o.Nodes[i]
-	}
 	for i := range o.Slices {
 		v.addSlice(&o.Slices[i])
 	}
-	for i := range o.Claims {
-		v.claims[o.Claims[i].Name] = &o.Claims[i]
-		v.use(o.Claims[i].Name)
+	for name, d := range v.devices { // slices come in any order, and a node may list a device twice
+		for _, nodes := range []*[]string{&d.nodes, &d.usable, &d.lost} {
+			slices.Sort(*nodes)
+			*nodes = slices.Compact(*nodes)
+		}
+		v.devices[name] = d
 	}
-	for i := range o.ResourceClaims {
-		v.resourceClaims[o.ResourceClaims[i].Namespace+"/"+o.ResourceClaims[i].Name] = &o.ResourceClaims[i]
+	for name := range v.claims {
+		v.use(name)
 	}
 	for i := range o.Pods {
 		v.addPod(&o.Pods[i])
 	}
-	for _, grants := range v.granted { // the first has it, as the scheduler sees it
+	for name, grants := range v.granted { // the first keeps it, as the scheduler decides
+		claimed := func(g grant) int {
+			if c := v.claims[name]; c != nil && c.Spec.Holder == string(g.pod.UID) {
+				return 0
+			}
+			return 1
+		}
 		slices.SortFunc(grants, func(a, b grant) int {
-			return cmp.Or(scheduled(a.pod).Compare(scheduled(b.pod)), cmp.Compare(a.pod.UID, b.pod.UID))
+			return cmp.Or(claimed(a)-claimed(b), scheduled(a.pod).Compare(scheduled(b.pod)),
+				cmp.Compare(a.pod.UID, b.pod.UID))
 		})
 	}
 	return v
 }
 
+// index is the objects by their keys.
+func index[T any](objects []T, key func(*T) string) map[string]*T {
+	all := make(map[string]*T, len(objects))
+	for i := range objects {
+		all[key(&objects[i])] = &objects[i]
+	}
+	return all
+}
+
+// fullName is the object's namespace/name.
+func fullName[O metav1.Object](of O) string { return of.GetNamespace() + "/" + of.GetName() }
+
+// once is what is made of the key, which is made once.
+func once[V any](of *sync.Map, key string, make func(key string) V) V {
+	if known, ok := of.Load(key); ok {
+		return known.(V)
+	}
+	made := make(key)
+	of.Store(key, made)
+	return made
+}
+
 func (v *View) addSlice(s *v1alpha1.DeviceSlice) {
-	v.reporting[s.Spec.NodeName] = true
+	node := s.Spec.NodeName
+	v.reporting[node] = true
 	for i := range s.Spec.Devices {
 		reported := &s.Spec.Devices[i]
-		if reported.Check(s.Spec.NodeName) != nil {
+		name := reported.Instance()
+		if reported.Check(node) != nil || isAnother(reported, v.instances[name]) {
 			continue
 		}
-		d := v.devices[reported.Instance()]
+		d := v.devices[name]
 		d.id = reported.ID
-		if reported.Gone {
-			d.gone = append(d.gone, s.Spec.NodeName)
-			v.devices[reported.Instance()] = d
-			continue
+		switch {
+		case reported.Gone:
+			d.gone = append(d.gone, node)
+		case reported.Unschedulable:
+			d.nodes, d.lost = append(d.nodes, node), append(d.lost, node)
+		default:
+			d.nodes, d.usable = append(d.nodes, node), append(d.usable, node)
 		}
-		if at, found := slices.BinarySearch(d.nodes, s.Spec.NodeName); !found {
-			d.nodes = slices.Insert(d.nodes, at, s.Spec.NodeName)
-		}
-		if reported.Unschedulable {
-			d.lost = append(d.lost, s.Spec.NodeName)
-		}
-		v.devices[reported.Instance()] = d
+		v.devices[name] = d
 	}
 }
 
+// isAnother reports whether the device is another than that of the Instance of its name: their ids have the same
+// hash, and the controller has given the name to the other.
+func isAnother(reported *v1alpha1.Device, in *akriv0.Instance) bool {
+	return in != nil && in.Status.Device != "" && (in.Status.Device != reported.ID || in.Spec.Shared != reported.Shared)
+}
+
 func (v *View) addPod(pod *corev1.Pod) {
-	v.pods[string(pod.UID)] = pod
 	if ended(pod) || pod.Spec.NodeName == "" {
 		return
 	}
-	held, err := v.held(pod)
+	held, err := v.objects.Held(pod)
 	if err != nil {
 		v.broken[pod] = err
+	}
+	if len(held) > 0 {
+		v.held[pod] = held
 	}
 	for _, container := range slices.Sorted(maps.Keys(held)) {
 		for _, g := range held[container] {
 			name := g.Slot.String()
 			v.use(name)
-			v.assigned[pod] = true
 			at := slices.IndexFunc(v.granted[name], func(o grant) bool { return o.pod == pod })
 			if at < 0 {
 				v.granted[name] = append(v.granted[name], grant{pod, []string{container}, g})
@@ -197,14 +253,6 @@ func (v *View) addPod(pod *corev1.Pod) {
 			v.granted[name][at].containers = append(v.granted[name][at].containers, container)
 		}
 	}
-}
-
-// held is what the bound pod was given, by container.
-func (v *View) held(pod *corev1.Pod) (map[string][]assignment.Grant, error) {
-	if v.objects.Held != nil {
-		return v.objects.Held(pod)
-	}
-	return assignment.Held(pod)
 }
 
 // use records that the slot is mentioned.
@@ -232,26 +280,12 @@ func (v *View) deviceID(in *akriv0.Instance) string {
 	return cmp.Or(v.devices[in.Name].id, in.Status.Device)
 }
 
-func (v *View) nodeSet() map[string]bool {
-	names := map[string]bool{}
-	for i := range v.objects.Nodes {
-		names[v.objects.Nodes[i].Name] = true
-	}
-	return names
-}
-
 // nodeNames are the nodes that are known of, in order.
 func (v *View) nodeNames() []string {
-	names := map[string]bool{}
-	for i := range v.objects.Nodes {
-		names[v.objects.Nodes[i].Name] = true
+	if len(v.nodesByName) > 0 {
+		return slices.Sorted(maps.Keys(v.nodesByName))
 	}
-	if len(names) == 0 {
-		for i := range v.objects.Slices {
-			names[v.objects.Slices[i].Spec.NodeName] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
+	return slices.Sorted(maps.Keys(v.reporting))
 }
 
 // choosesSlots reports whether the node gives out slots itself: its pods get no
@@ -262,21 +296,7 @@ func (v *View) choosesSlots(node string) bool {
 }
 
 // HasPod reports whether Pod knows the pod, at less cost.
-func (v *View) HasPod(namespace, name string) bool { return v.podAt(namespace, name) >= 0 }
-
-// podAt is where the pod is among the objects; negative when it is not there.
-func (v *View) podAt(namespace, name string) int {
-	v.positioned.Do(func() {
-		v.positions = make(map[string]int, len(v.objects.Pods))
-		for i := range v.objects.Pods {
-			v.positions[v.objects.Pods[i].Namespace+"/"+v.objects.Pods[i].Name] = i
-		}
-	})
-	if at, known := v.positions[namespace+"/"+name]; known {
-		return at
-	}
-	return -1
-}
+func (v *View) HasPod(namespace, name string) bool { return v.podsByName()[namespace+"/"+name] != nil }
 
 // preemptor is how kube-scheduler names a pod in its events.
 var preemptor = regexp.MustCompile(`\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
@@ -291,31 +311,38 @@ func (v *View) named(text string) string {
 	})
 }
 
-// podOf names the pod that uses the claim's slot.
+// podOf names the pod that uses the claim's slot, or the first of them.
 func (v *View) podOf(c *v1alpha1.SlotClaim) string {
-	p := v.userOf(c)
-	if p == nil {
+	users := v.usersOf(c)
+	if len(users) == 0 {
 		return "(not known)"
 	}
-	return p.Namespace + "/" + p.Name
+	return users[0].Namespace + "/" + users[0].Name
 }
 
-// userOf is the pod that uses the claim's slot: the one that it names, the first of a ResourceClaim's or, where the
-// kubelet gives out slots, the one that its node has seen to use it; nil when none is known.
-func (v *View) userOf(c *v1alpha1.SlotClaim) *v1alpha1.PodReference {
+// usersOf are the pods that use the claim's slot: the one that it names, those of its ResourceClaim by name or, where
+// the kubelet gives out slots, the one that its node has seen to use it; none when none is known.
+func (v *View) usersOf(c *v1alpha1.SlotClaim) (all []v1alpha1.PodReference) {
 	if c.Spec.Pod != nil {
-		return c.Spec.Pod
+		return []v1alpha1.PodReference{*c.Spec.Pod}
 	}
-	if users := v.usersOf(c); len(users) > 0 {
-		return &users[0]
+	if claim := v.resourceClaimOf(c); claim != nil {
+		for _, r := range claim.Status.ReservedFor {
+			if r.APIGroup == "" && r.Resource == "pods" {
+				all = append(all, v1alpha1.PodReference{Namespace: claim.Namespace, Name: r.Name, UID: r.UID})
+			}
+		}
+		slices.SortFunc(all, func(a, b v1alpha1.PodReference) int { return cmp.Compare(a.Name, b.Name) })
+		return all
 	}
-	namespace, name, shown := strings.Cut(c.Annotations[v1alpha1.PodAnnotation], "/")
+	user := c.Annotations[v1alpha1.PodAnnotation]
+	namespace, name, shown := strings.Cut(user, "/")
 	if !shown {
 		return nil
 	}
-	p := &v1alpha1.PodReference{Namespace: namespace, Name: name}
-	if at := v.podAt(namespace, name); at >= 0 && v.objects.Pods[at].Spec.NodeName == c.Spec.NodeName {
-		p.UID = v.objects.Pods[at].UID
+	p := v1alpha1.PodReference{Namespace: namespace, Name: name}
+	if pod := v.podsByName()[user]; pod != nil && pod.Spec.NodeName == c.Spec.NodeName {
+		p.UID = pod.UID
 	}
-	return p
+	return []v1alpha1.PodReference{p}
 }

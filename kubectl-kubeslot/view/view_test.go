@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -274,6 +275,18 @@ func TestExamine(t *testing.T) {
 			change: func(t *testing.T, o *Objects) {
 				o.Pods = append(o.Pods, bound(t, pod("twin", "cam", 1), "b", "cam", yard+"-0"))
 			}},
+		"a slot of two pods, of which the later has claimed it": {object: "pod/default/twin",
+			want: "is also assigned to pod default/runs",
+			change: func(t *testing.T, o *Objects) {
+				twin := bound(t, pod("twin", "cam", 1), "b", "cam", yard+"-0")
+				twin.Status.Conditions[0].LastTransitionTime = metav1.NewTime(long.Add(-time.Hour))
+				o.Pods = append(o.Pods, twin)
+			}},
+		"a slot of two pods, of which one is being deleted": {change: func(t *testing.T, o *Objects) {
+			twin := bound(t, pod("twin", "cam", 1), "b", "cam", yard+"-0")
+			twin.DeletionTimestamp = new(metav1.NewTime(now))
+			o.Pods = append(o.Pods, twin)
+		}},
 		"a container without a claim": {object: "pod/default/runs", want: "has not claimed its slot",
 			change: func(_ *testing.T, o *Objects) { o.Claims = []v1alpha1.SlotClaim{} }},
 		"a claim that the controller does not show": {object: "instance/default/" + yard, want: "does not show the claim of slot " + yard + "-0",
@@ -288,6 +301,18 @@ func TestExamine(t *testing.T) {
 			}},
 		"a Configuration that was deleted": {object: "configuration/default/cam", want: "was deleted while 1 pod has its slots",
 			change: func(_ *testing.T, o *Objects) { o.Configurations = nil }},
+		"one that was deleted while pods share a ResourceClaim": {object: "configuration/default/cam",
+			want: "was deleted while 2 pods have its slots: apply it again, or delete them (shop/x, shop/y)",
+			change: func(_ *testing.T, o *Objects) {
+				o.Configurations, o.Pods = nil, nil
+				ofResourceClaim(o, "")
+				c := resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "u"}}
+				for _, name := range []string{"x", "y"} {
+					c.Status.ReservedFor = append(c.Status.ReservedFor,
+						resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: name, UID: types.UID(name)})
+				}
+				o.ResourceClaims = []resourceapi.ResourceClaim{c}
+			}},
 		"a resource that is left": {object: "node/b", want: "2 of akri.sh/gone, of which there is no Configuration",
 			change: func(_ *testing.T, o *Objects) {
 				o.Slices, o.Nodes[1].Status.Allocatable = o.Slices[:1], corev1.ResourceList{"akri.sh/gone": resource.MustParse("2")}

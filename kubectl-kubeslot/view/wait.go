@@ -43,14 +43,7 @@ const (
 const maxNeeds = 3
 
 // parse takes the scheduler's message apart, once for all pods that have it.
-func (v *View) parse(text string) []message.Part {
-	if parts, known := v.parsed.Load(text); known {
-		return parts.([]message.Part)
-	}
-	parts := message.Scheduler(text)
-	v.parsed.Store(text, parts)
-	return parts
-}
+func (v *View) parse(text string) []message.Part { return once(&v.parsed, text, message.Scheduler) }
 
 func (v *View) partWait(pod *corev1.Pod, part message.Part) Wait {
 	w := Wait{Reason: part.Reason, Source: FromScheduler, Why: part.Text, NodeCount: part.Nodes, Needs: part.Needs,

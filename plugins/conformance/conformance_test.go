@@ -220,6 +220,12 @@ func TestBrokenRules(t *testing.T) {
 		"no variable": {"device", "OwnVariables", set(func(_ int64, r *pb.OwnVariablesResponse) {
 			r.Variables = map[string]string{"A=B": ""}
 		}), "own variables"},
+		"a variable that kubecri refuses": {"device", "OwnVariables", set(func(_ int64, r *pb.OwnVariablesResponse) {
+			r.Variables = map[string]string{"GERÄT": ""}
+		}), "own variables"},
+		"a slot": {"device", "Watch", set(func(_ int64, r state) {
+			r.Capacity["akri.sh/cam"] = 1
+		}), allOfState},
 		"more than there is": {"device", "Watch", set(func(_ int64, r state) {
 			r.Allocatable["x"] = 1
 		}), allOfState},

@@ -12,7 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubeslot/kubeslot/kubecri/soplugins/nodeinfo"
 	"github.com/kubeslot/kubeslot/types"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -23,96 +25,82 @@ const (
 	container = "conformance"
 )
 
-var deviceHalf = []Check{{
-	Name: "own variables",
-	Want: "OwnVariables gives names of variables",
-	Why:  "kubecri sets them in containers that get none of the plugin's devices",
-	run: func(ctx context.Context, t *target) error {
-		got, err := call(ctx, quick, t.device.OwnVariables, &pb.OwnVariablesRequest{})
-		if status.Code(err) == codes.Unimplemented {
-			return notImplemented
+var deviceHalf = []Check{
+	{"own variables", "OwnVariables gives names of variables",
+		"kubecri sets them in containers that get none of the plugin's devices", ownVariables},
+	{"watch", "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",
+		"until it comes the node has none of the plugin's resources",
+		with((*target).state, func(context.Context, *target, *pb.NodeState) error { return nil })},
+	{"watch again", "Watch sends the whole state when it was ended and is called again, and in two streams at once",
+		"hosts are restarted, and an old one may not have ended yet", watchAgain},
+	{"allocate nothing", "Allocate gives nothing to a container that was assigned none of the plugin's devices",
+		"kubecri asks all plugins about a container that was assigned something", allocateNothing},
+	{"allocate again", "Allocate of an assigned device succeeds within 5 s, and gives the same the second time",
+		"the kubelet creates a container again after a failure or a restart",
+		with((*target).assignment, sameAllocation(once))},
+	{"allocate at once", "64 calls of Allocate at once give all the same",
+		"the containers of several pods start at once", with((*target).assignment, sameAllocation(atOnce))},
+	{"allocate unknown container",
+		"Allocate for a container that the pod does not have is an error, and the server goes on",
+		"a container without what it needs must not start",
+		refuses(&pb.DeviceAllocateRequest{Pod: pod(nil, nil), Container: "other"})},
+	{"allocate missing device",
+		"Allocate of a device that the node does not have is an error, and the server goes on",
+		"the device may have been taken out after the pod was bound", with((*target).assignment, allocateMissing)},
+	{"allocate empty request", "Allocate with an empty request is an error, and the server goes on",
+		"a call that is not understood must not end the process, which other containers need",
+		refuses(&pb.DeviceAllocateRequest{})},
+	{"allocate cancelled", "Allocate is answered after calls that were cancelled",
+		"the kubelet gives up a container, and creates it again", allocateCancelled},
+	{"held", "Held takes a list and a change, and ends when the host ends it",
+		"an error has the host connect again", held},
+}
+
+func ownVariables(ctx context.Context, t *target) error {
+	got, err := call(ctx, quick, t.device.OwnVariables, &pb.OwnVariablesRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return notImplemented
+	}
+	for name := range got.GetVariables() {
+		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
+			return fmt.Errorf("%q is no name of a variable: %s", name, strings.Join(problems, "; "))
 		}
-		for name := range got.GetVariables() {
-			if name == "" || strings.ContainsAny(name, "=\x00") {
-				return fmt.Errorf("%q is no name of a variable", name)
-			}
-		}
-		return err
-	},
-}, {
-	Name: "watch",
-	Want: "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",
-	Why:  "until it comes the node has none of the plugin's resources",
-	run:  with((*target).state, func(context.Context, *target, *pb.NodeState) error { return nil }),
-}, {
-	Name: "watch again",
-	Want: "Watch sends the whole state when it was ended and is called again, and in two streams at once",
-	Why:  "hosts are restarted, and an old one may not have ended yet",
-	run: func(ctx context.Context, t *target) error {
-		_, err := same(func() (*pb.NodeState, error) { return t.state(ctx) }, atOnce)
-		return err
-	},
-}, {
-	Name: "allocate nothing",
-	Want: "Allocate gives nothing to a container that was assigned none of the plugin's devices",
-	Why:  "kubecri asks all plugins about a container that was assigned something",
-	run: func(ctx context.Context, t *target) error {
-		got, err := t.allocate(ctx, map[string]string{"example.com/another-plugins": "example.com/another-plugins-0"})
-		if err == nil && proto.Size(got) > 0 {
-			return fmt.Errorf("it gave %v", got)
-		}
-		return err
-	},
-}, {
-	Name: "allocate again",
-	Want: "Allocate of an assigned device succeeds within 5 s, and gives the same the second time",
-	Why:  "the kubelet creates a container again after a failure or a restart",
-	run:  with((*target).assignment, sameAllocation(once)),
-}, {
-	Name: "allocate at once",
-	Want: "64 calls of Allocate at once give all the same",
-	Why:  "the containers of several pods start at once",
-	run:  with((*target).assignment, sameAllocation(atOnce)),
-}, {
-	Name: "allocate unknown container",
-	Want: "Allocate for a container that the pod does not have is an error, and the server goes on",
-	Why:  "a container without what it needs must not start",
-	run: func(ctx context.Context, t *target) error {
-		_, err := call(ctx, slow, t.device.Allocate, &pb.DeviceAllocateRequest{Pod: pod(nil, nil), Container: "other"})
+	}
+	return err
+}
+
+func watchAgain(ctx context.Context, t *target) error {
+	_, err := same(func() (*pb.NodeState, error) { return t.state(ctx) }, atOnce)
+	return err
+}
+
+func allocateNothing(ctx context.Context, t *target) error {
+	got, err := t.allocate(ctx, map[string]string{"example.com/another-plugins": "example.com/another-plugins-0"})
+	if err == nil && proto.Size(got) > 0 {
+		err = fmt.Errorf("it gave %v", got)
+	}
+	return err
+}
+
+// refuses returns a check that Allocate refuses the request.
+func refuses(r *pb.DeviceAllocateRequest) func(context.Context, *target) error {
+	return func(ctx context.Context, t *target) error {
+		_, err := call(ctx, slow, t.device.Allocate, r)
 		return t.refused(ctx, err)
-	},
-}, {
-	Name: "allocate missing device",
-	Want: "Allocate of a device that the node does not have is an error, and the server goes on",
-	Why:  "the device may have been taken out after the pod was bound",
-	run: with((*target).assignment, func(ctx context.Context, t *target, assigned map[string]string) error {
-		for request := range assigned {
-			assigned[request] = missing(request)
-		}
-		_, err := t.allocate(ctx, assigned)
-		return t.refused(ctx, err)
-	}),
-}, {
-	Name: "allocate empty request",
-	Want: "Allocate with an empty request is an error, and the server goes on",
-	Why:  "a call that is not understood must not end the process, which other containers need",
-	run: func(ctx context.Context, t *target) error {
-		_, err := call(ctx, slow, t.device.Allocate, &pb.DeviceAllocateRequest{})
-		return t.refused(ctx, err)
-	},
-}, {
-	Name: "allocate cancelled",
-	Want: "Allocate is answered after calls that were cancelled",
-	Why:  "the kubelet gives up a container, and creates it again",
-	run: func(ctx context.Context, t *target) error {
-		return afterCancelled(ctx, func(ctx context.Context) error { _, err := t.allocate(ctx, nil); return err })
-	},
-}, {
-	Name: "held",
-	Want: "Held takes a list and a change, and ends when the host ends it",
-	Why:  "an error has the host connect again",
-	run:  held,
-}}
+	}
+}
+
+func allocateMissing(ctx context.Context, t *target, assigned map[string]string) error {
+	for request := range assigned {
+		assigned[request] = missing(request)
+	}
+	_, err := t.allocate(ctx, assigned)
+	return t.refused(ctx, err)
+}
+
+func allocateCancelled(ctx context.Context, t *target) error {
+	return afterCancelled(ctx, func(ctx context.Context) error { _, err := t.allocate(ctx, nil); return err })
+}
 
 func pod(allocateFrom map[string]string, requests map[string]int64) *pb.PodInfo {
 	return &pb.PodInfo{Name: "conformance", Namespace: "default", Uid: "00000000-0000-4000-8000-000000000000",
@@ -135,17 +123,13 @@ func (t *target) state(ctx context.Context) (*pb.NodeState, error) {
 	for _, p := range [][2]map[string]int64{{s.GetCapacity(), s.GetAllocatable()},
 		{s.GetKubeCapacity(), s.GetKubeAllocatable()}} {
 		for name, n := range p[1] {
-			if n < 0 || n > p[0][name] {
+			if n > p[0][name] {
 				return nil, fmt.Errorf("%d of %s are allocatable, and the capacity is %d", n, name, p[0][name])
 			}
 		}
 	}
-	for name := range s.GetKubeCapacity() {
-		if !strings.Contains(name, "/") {
-			return nil, fmt.Errorf("%q is in kube_capacity: want an extended resource: example.com/widget, say", name)
-		}
-	}
-	return s, nil
+	_, err = nodeinfo.Check(s.Info())
+	return s, err
 }
 
 // assignment is what a container has that was assigned the first device of the node: each of the

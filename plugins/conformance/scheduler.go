@@ -12,101 +12,78 @@ import (
 // manyNodes are those of a large cluster, sent and asked for by chunk.
 const manyNodes, chunk = 5000, 500
 
-var schedulerHalf = []Check{{
-	Name: "resources",
-	Want: `Start gives at least one resource: a name, or its beginning with a '*' at the end`,
-	Why:  "the plugin is asked about pods alone that request one of them",
-	run:  with((*target).resource, func(context.Context, *target, string) error { return nil }),
-}, {
-	Name: "nodes in order",
-	Want: "each message of Nodes is acknowledged, in order, in two streams at once",
-	Why:  "the scheduler names nodes in Fit once their last change was acknowledged",
-	run:  with((*target).resource, nodesInOrder),
-}, {
-	Name: "sessions apart",
-	Want: "Fit by name is about the nodes of its session, when another has one of the same name",
-	Why:  "two schedulers may see a node at different times",
-	run:  with((*target).resource, sessionsApart),
-}, {
-	Name: "nodes again",
-	Want: "a stream that was ended and is opened again gives the plugin all nodes, whole",
-	Why:  "the scheduler sends all nodes again after it has lost the connection",
-	run:  with((*target).resource, nodesAgain),
-}, {
-	Name: "node unknown",
-	Want: "Fit is an error if it names a node, or a session, that was not sent, and the server goes on",
-	Why:  "a guess would be taken for an answer",
-	run: with((*target).resource, func(ctx context.Context, t *target, resource string) error {
-		for _, session := range []string{"", "conformance-unknown"} {
-			_, err := call(ctx, quick, t.scheduler.Fit,
-				&pb.FitRequest{Pod: pod(nil, one(resource)), Session: session, Names: []string{"unknown"}})
-			if err := t.refused(ctx, err); err != nil {
-				return err
-			}
-		}
-		return nil
-	}),
-}, {
-	Name: "fit is pure",
-	Want: "Fit answers a question 100 times the same",
-	Why:  "nothing is taken by asking; the scheduler asks about a pod in each attempt",
-	run:  with((*target).resource, sameFit(oftentimes)),
-}, {
-	Name: "fit at once",
-	Want: "64 calls of Fit at once give all the same",
-	Why:  "the scheduler asks about chunks of nodes in parallel",
-	run:  with((*target).resource, sameFit(atOnce)),
-}, {
-	Name: "fit bad requests",
-	Want: "Fit of a pod that requests -1 or 2^62 refuses it or says an error, and the server goes on",
-	Why:  "pods' authors write what they like in the annotation",
-	run: with((*target).resource, func(ctx context.Context, t *target, resource string) error {
-		for _, n := range []int64{-1, 1 << 62} {
-			_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, map[string]int64{resource: n}), Nodes: some(resource)})
-			if err == nil {
-				continue
-			}
-			if err := t.refused(ctx, err); err != nil {
-				return fmt.Errorf("%d of %s: %w", n, resource, err)
-			}
-		}
-		return nil
-	}),
-}, {
-	Name: "fit empty request",
-	Want: "Fit without pod and nodes says nothing or an error, and the server goes on",
-	Why:  "a call that is not understood must not end the process",
-	run: func(ctx context.Context, t *target) error {
-		got, err := call(ctx, quick, t.scheduler.Fit, &pb.FitRequest{})
-		if err != nil {
-			return t.refused(ctx, err)
-		}
-		if len(got.GetVerdicts()) > 0 {
-			return fmt.Errorf("it says %v", got)
-		}
-		return nil
-	},
-}, {
-	Name: "fit cancelled",
-	Want: "Fit is answered after calls that were cancelled",
-	Why:  "the scheduler cancels what it does not need any more, once it has enough nodes",
-	run: with((*target).resource, func(ctx context.Context, t *target, resource string) error {
-		return afterCancelled(ctx, func(ctx context.Context) error {
-			_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, one(resource)), Nodes: some(resource)})
+var schedulerHalf = []Check{
+	{"resources", `Start gives at least one resource: a name, or its beginning with a '*' at the end`,
+		"the plugin is asked about pods alone that request one of them",
+		with((*target).resource, func(context.Context, *target, string) error { return nil })},
+	{"nodes in order", "each message of Nodes is acknowledged, in order, in two streams at once",
+		"the scheduler names nodes in Fit once their last change was acknowledged",
+		with((*target).resource, nodesInOrder)},
+	{"sessions apart", "Fit by name is about the nodes of its session, when another has one of the same name",
+		"two schedulers may see a node at different times", with((*target).resource, sessionsApart)},
+	{"nodes again", "a stream that was ended and is opened again gives the plugin all nodes, whole",
+		"the scheduler sends all nodes again after it has lost the connection", with((*target).resource, nodesAgain)},
+	{"node unknown", "Fit is an error if it names a node, or a session, that was not sent, and the server goes on",
+		"a guess would be taken for an answer", with((*target).resource, nodeUnknown)},
+	{"fit is pure", "Fit answers a question 100 times the same",
+		"nothing is taken by asking; the scheduler asks about a pod in each attempt",
+		with((*target).resource, sameFit(oftentimes))},
+	{"fit at once", "64 calls of Fit at once give all the same",
+		"the scheduler asks about chunks of nodes in parallel", with((*target).resource, sameFit(atOnce))},
+	{"fit bad requests", "Fit of a pod that requests -1 or 2^62 refuses it or says an error, and the server goes on",
+		"pods' authors write what they like in the annotation", with((*target).resource, fitBadRequests)},
+	{"fit empty request", "Fit without pod and nodes says nothing or an error, and the server goes on",
+		"a call that is not understood must not end the process", fitEmptyRequest},
+	{"fit cancelled", "Fit is answered after calls that were cancelled",
+		"the scheduler cancels what it does not need any more, once it has enough nodes",
+		with((*target).resource, fitCancelled)},
+	{"fit 5,000 nodes", "Fit answers for 500 of 5,000 nodes within a second, each time",
+		"it is the deadline of the scheduler, whose pods wait meanwhile", with((*target).resource, fitManyNodes)},
+	{"allocate again", "Allocate chooses for a pod on a node twice the same, of the pod's containers alone",
+		"it keeps nothing: the scheduler takes what it chose, or asks again", with((*target).resource, allocateAgain)},
+}
+
+func nodeUnknown(ctx context.Context, t *target, resource string) error {
+	for _, session := range []string{"", "conformance-unknown"} {
+		_, err := call(ctx, quick, t.scheduler.Fit,
+			&pb.FitRequest{Pod: pod(nil, one(resource)), Session: session, Names: []string{"unknown"}})
+		if err := t.refused(ctx, err); err != nil {
 			return err
-		})
-	}),
-}, {
-	Name: "fit 5,000 nodes",
-	Want: "Fit answers for 500 of 5,000 nodes within a second, each time",
-	Why:  "it is the deadline of the scheduler, whose pods wait meanwhile",
-	run:  with((*target).resource, fitManyNodes),
-}, {
-	Name: "allocate again",
-	Want: "Allocate chooses for a pod on a node twice the same, of the pod's containers alone",
-	Why:  "it keeps nothing: the scheduler takes what it chose, or asks again",
-	run:  with((*target).resource, allocateAgain),
-}}
+		}
+	}
+	return nil
+}
+
+func fitBadRequests(ctx context.Context, t *target, resource string) error {
+	for _, n := range []int64{-1, 1 << 62} {
+		_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, map[string]int64{resource: n}), Nodes: some(resource)})
+		if err == nil {
+			continue
+		}
+		if err := t.refused(ctx, err); err != nil {
+			return fmt.Errorf("%d of %s: %w", n, resource, err)
+		}
+	}
+	return nil
+}
+
+func fitEmptyRequest(ctx context.Context, t *target) error {
+	got, err := call(ctx, quick, t.scheduler.Fit, &pb.FitRequest{})
+	if err != nil {
+		return t.refused(ctx, err)
+	}
+	if len(got.GetVerdicts()) > 0 {
+		return fmt.Errorf("it says %v", got)
+	}
+	return nil
+}
+
+func fitCancelled(ctx context.Context, t *target, resource string) error {
+	return afterCancelled(ctx, func(ctx context.Context) error {
+		_, err := t.fit(ctx, &pb.FitRequest{Pod: pod(nil, one(resource)), Nodes: some(resource)})
+		return err
+	})
+}
 
 func one(resource string) map[string]int64 { return map[string]int64{resource: 1} }
 

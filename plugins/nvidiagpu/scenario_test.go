@@ -19,6 +19,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/schedule"
 	"github.com/kubeslot/kubeslot/plugins/plugintest/overgrpc"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/device"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
@@ -40,7 +41,7 @@ import (
 //	used                 the indexes of the GPUs in use
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &story{newHost: loaded}
+		s := &story{newHost: loaded, hosted: func(_ testing.TB, d device.Device) device.Device { return d }}
 		datadriven.RunTest(t, path, s.run)
 	})
 }
@@ -52,7 +53,7 @@ var onlyLoaded = map[string]string{
 	"negative.txt":       "translated requests below zero are refused before the group scheduler sees them",
 }
 
-// The stories are the same with the scheduler's half over gRPC, but for those of onlyLoaded.
+// The stories are the same with both halves over gRPC, but for those of onlyLoaded.
 func TestScenariosOverGRPC(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if why := onlyLoaded[filepath.Base(path)]; why != "" {
@@ -62,7 +63,7 @@ func TestScenariosOverGRPC(t *testing.T) {
 		s := &story{newHost: func(t *testing.T) *host.Host {
 			return overgrpc.Scheduler(t, schedule.Scheduler{}, "nvidia.com/*", "gpu/*",
 				"resource/group/gpu*")
-		}}
+		}, hosted: overgrpc.Device}
 		datadriven.RunTest(t, path, s.run)
 	})
 }
@@ -78,8 +79,9 @@ func loaded(t *testing.T) *host.Host {
 
 type story struct {
 	newHost func(*testing.T) *host.Host
+	hosted  func(testing.TB, device.Device) device.Device // as kubecri has it
 	machine *fakenvml.Machine
-	device  *node.Device
+	device  device.Device
 	host    *host.Host
 }
 
@@ -105,7 +107,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			d.Fatalf(t, "no layout %q", layout)
 		}
 		s.machine = fakenvml.New(l)
-		s.device = node.NewDevice(s.machine, func() error { return nil })
+		s.device = s.hosted(t, node.NewDevice(s.machine, func() error { return nil }))
 		if err := s.device.Start(); err != nil {
 			t.Fatal(err)
 		}

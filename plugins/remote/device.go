@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,6 +178,8 @@ func (d *Device) Changed() { d.wake() }
 
 // Connect implements Handler: it starts the server, and follows what it says of the node until ctx ends.
 func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+	var holding sync.WaitGroup
+	defer holding.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := v1alpha1.NewDeviceClient(conn)
@@ -197,18 +200,12 @@ func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 	silent := time.AfterFunc(d.of.config.Timeout, func() {
 		cancel(fmt.Errorf("it %w: its first message, which may be empty", contain.ErrTimeout))
 	})
-	var holding sync.WaitGroup
-	defer holding.Wait()
-	defer cancel(nil)
 	defer d.forget(conn)
 	says := &said{own: own.GetVariables()}
 	for first := true; ; first = false {
 		state, err := stream.Recv()
 		if err != nil {
-			if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
-				err = cause
-			}
-			return &callError{d.name, "Watch", err}
+			return &callError{d.name, "Watch", cmp.Or(context.Cause(ctx), err)}
 		}
 		silent.Stop()
 		says.node.Store(state.Info())

@@ -98,10 +98,7 @@ func client(ctx context.Context, peer net.Conn) (*grpc.ClientConn, error) {
 			return peer, nil
 		}),
 		grpc.WithAuthority("localhost"), // a path would be none, and some servers check it
-		grpc.WithNoProxy(),
-		grpc.WithIdleTimeout(0), // a plugin that is not called stays connected
-		grpc.WithDisableServiceConfig(),
-		grpc.WithDisableRetry(),
+		grpc.WithIdleTimeout(0),         // a plugin that is not called stays connected
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes)),
 		grpc.WithInitialWindowSize(windowBytes),
 		grpc.WithInitialConnWindowSize(windowBytes),

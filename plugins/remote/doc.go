@@ -8,6 +8,6 @@
 //   - dial.go: the connection, its bounds, and who listens at its other end
 //   - breaker.go: when a plugin is not called for a while
 //   - policy.go: --plugin-policy
-//   - scheduler.go: the scheduler's half, for package host; nodes.go: its copy of the nodes; fit.go:
-//     which of some nodes fit a pod
+//   - device.go: the node's half; held.go: which containers hold its devices
+//   - scheduler.go: the scheduler's half, for package host; nodes.go: its copy of the nodes
 package remote

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -21,31 +22,23 @@ const (
 	// to a plugin becomes if one node more is in it: gRPC servers take 4 MiB by default.
 	maxNodes        = 100
 	maxRequestBytes = 1 << 20
-	// maxUnapplied is how many messages are sent before the first of them has been applied. What
-	// changes meanwhile waits here, as one entry a node.
-	maxUnapplied = 4
 )
 
-// session is a stream of nodes to one server. It is safe for concurrent use.
+// session is a stream of nodes to one server, which is sent the next message when it has applied the
+// one before. It is safe for concurrent use.
 type session struct {
 	id   string
 	wake chan struct{} // has an entry when there may be something to send
 
 	mu sync.Mutex
-	// waiting are nodes that have changed since they were sent.
-	waiting map[string]*host.Node
-	sent    map[string]sentNode
+	// waiting are nodes that have changed since they were sent: one entry a node. sending are those of
+	// the message that the plugin has not applied yet, and has those that it has as they are here.
+	waiting, sending, has map[string]*host.Node
 	// asking counts, by name, the Fits in flight that name the node: the plugin must not get it as it
 	// is now before it has answered.
 	asking            map[string]int
 	revision, applied int64
 	synced            bool
-}
-
-// sentNode is a node as it was sent last, and in which message.
-type sentNode struct {
-	node     *host.Node
-	revision int64
 }
 
 // SetNode implements host.Remote.
@@ -61,8 +54,8 @@ func (s *Scheduler) SetNode(n *host.Node) {
 }
 
 // sendNodes sends the nodes, and what changes, until the connection or the stream ends.
-func (s *Scheduler) sendNodes(connected context.Context, conn grpc.ClientConnInterface, ready func()) error {
-	ctx, cancel := context.WithCancel(connected)
+func (s *Scheduler) sendNodes(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := pb.NewDeviceSchedulerClient(conn).Nodes(ctx)
 	if err != nil {
@@ -75,28 +68,15 @@ func (s *Scheduler) sendNodes(connected context.Context, conn grpc.ClientConnInt
 		delete(s.sessions, conn)
 	}()
 	ready()
-	received := make(chan error, 1)
-	go func() {
-		defer cancel() // so that the sender ends
-		received <- session.receive(stream)
-	}()
-	session.send(ctx, stream)
-	cancel()
-	if err = <-received; connected.Err() != nil {
-		return connected.Err()
-	}
-	return &callError{s.plugin.name, "Nodes", err}
+	return &callError{s.plugin.name, "Nodes", session.run(ctx, stream)}
 }
 
 // begin makes a session in which all nodes are waiting.
 func (s *Scheduler) begin(conn grpc.ClientConnInterface) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session := &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: map[string]*host.Node{},
-		sent: map[string]sentNode{}, asking: map[string]int{}}
-	for _, n := range s.nodes {
-		session.set(n)
-	}
+	session := &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: maps.Clone(s.nodes),
+		has: map[string]*host.Node{}, asking: map[string]int{}}
 	s.sessions[conn] = session
 	return session
 }
@@ -104,8 +84,12 @@ func (s *Scheduler) begin(conn grpc.ClientConnInterface) *session {
 func (s *session) set(n *host.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting[n.Name()] = n
-	s.poke()
+	if name := n.Name(); n.Known() || s.has[name] != nil || s.sending[name] != nil {
+		s.waiting[name] = n
+		s.poke()
+	} else {
+		delete(s.waiting, name) // the plugin never had it
+	}
 }
 
 func (s *session) poke() {
@@ -115,18 +99,29 @@ func (s *session) poke() {
 	}
 }
 
-// send sends until ctx or the stream ends; receive has the reason.
-func (s *session) send(ctx context.Context, stream grpc.BidiStreamingClient[pb.NodesRequest, pb.NodesResponse]) {
-	for {
-		for m := s.next(); m != nil; m = s.next() {
-			if stream.Send(m) != nil {
-				return
+// run sends nodes until the stream ends, and returns why. ctx is the stream's.
+func (s *session) run(ctx context.Context, stream grpc.BidiStreamingClient[pb.NodesRequest, pb.NodesResponse]) error {
+	go func() {
+		for ctx.Err() == nil {
+			if m := s.next(); m != nil {
+				_ = stream.Send(m) // if it fails, Recv says why
+			}
+			select {
+			case <-ctx.Done():
+			case <-s.wake:
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
+	}()
+	for {
+		m, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("it ended the stream of nodes")
+		case err != nil:
+			return err
+		}
+		if err := s.apply(m.GetRevision()); err != nil {
+			return err
 		}
 	}
 }
@@ -135,11 +130,11 @@ func (s *session) send(ctx context.Context, stream grpc.BidiStreamingClient[pb.N
 func (s *session) next() *pb.NodesRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.revision-s.applied >= maxUnapplied || s.synced && len(s.waiting) == 0 {
+	if s.applied < s.revision {
 		return nil
 	}
 	m := &pb.NodesRequest{Session: s.id, Revision: s.revision + 1}
-	bytes := 0
+	sending, bytes := map[string]*host.Node{}, 0
 	for name, n := range s.waiting {
 		if s.asking[name] > 0 {
 			continue
@@ -148,49 +143,35 @@ func (s *session) next() *pb.NodesRequest {
 			break
 		}
 		delete(s.waiting, name)
+		delete(s.has, name)
+		bytes += len(name)
 		if !n.Known() {
-			delete(s.sent, name)
 			m.Removed = append(m.Removed, name)
-			bytes += len(name)
 			continue
 		}
-		s.sent[name] = sentNode{n, m.Revision}
-		m.Nodes = append(m.Nodes, pb.NodeInfoOf(n.Info()))
-		bytes += proto.Size(m.Nodes[len(m.Nodes)-1])
+		info := pb.NodeInfoOf(n.Info())
+		m.Nodes, sending[name] = append(m.Nodes, info), n
+		bytes += proto.Size(info)
 	}
 	s.synced = s.synced || len(s.waiting) == 0
 	if len(m.Nodes)+len(m.Removed) == 0 && s.revision > 0 {
 		return nil // those that wait are asked about; the first message may be empty
 	}
 	m.Synced = s.synced
-	s.revision++
+	s.revision, s.sending = m.Revision, sending
 	return m
 }
 
-// receive takes what the plugin has applied, until the stream ends.
-func (s *session) receive(stream grpc.BidiStreamingClient[pb.NodesRequest, pb.NodesResponse]) error {
-	for {
-		m, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return errors.New("it ended the stream of nodes")
-		}
-		if err == nil {
-			err = s.apply(m.GetRevision())
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
+// apply takes that the plugin has applied a message.
 func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if revision <= s.applied || revision > s.revision {
+	if revision != s.revision || s.applied == s.revision {
 		return fmt.Errorf("%w: it has applied message %d, after message %d, of %d that were sent",
 			contain.ErrInvalid, revision, s.applied, s.revision)
 	}
 	s.applied = revision
+	maps.Copy(s.has, s.sending)
 	s.poke()
 	return nil
 }
@@ -202,8 +183,7 @@ func (s *session) name(nodes []*host.Node) (named []bool, done func()) {
 	defer s.mu.Unlock()
 	named = make([]bool, len(nodes))
 	for i, n := range nodes {
-		last, ok := s.sent[n.Name()]
-		if named[i] = ok && last.node == n && last.revision <= s.applied; named[i] {
+		if named[i] = s.has[n.Name()] == n; named[i] {
 			s.asking[n.Name()]++
 		}
 	}

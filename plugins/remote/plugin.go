@@ -57,7 +57,6 @@ type server struct {
 	end     context.CancelCauseFunc
 	breaker breaker
 	calls   int           // in flight
-	ready   bool          // has been
 	gone    bool          // takes no calls any more
 	left    chan struct{} // is closed then
 }
@@ -196,11 +195,10 @@ func (p *Plugin) settle(s *server) {
 // ready adds a server.
 func (p *Plugin) ready(s *server) {
 	p.mu.Lock()
-	if s.gone || s.ready {
+	if s.gone {
 		p.mu.Unlock()
 		return
 	}
-	s.ready = true
 	p.servers = append(p.servers, s)
 	slices.SortFunc(p.servers, func(a, b *server) int { return a.order - b.order })
 	for _, other := range p.servers {
@@ -210,9 +208,8 @@ func (p *Plugin) ready(s *server) {
 	p.handler.Changed()
 }
 
-// leave takes a server out, for the reason, and reports whether it has been ready. It ends once its
-// calls have.
-func (p *Plugin) leave(s *server, reason error) (wasReady bool) {
+// leave takes a server out, for the reason. It ends once its calls have.
+func (p *Plugin) leave(s *server, reason error) {
 	p.mu.Lock()
 	if !s.gone {
 		s.gone = true
@@ -229,12 +226,10 @@ func (p *Plugin) leave(s *server, reason error) (wasReady bool) {
 		}
 	}
 	p.settle(s)
-	wasReady = s.ready
 	p.mu.Unlock()
 	if i >= 0 {
 		p.handler.Changed()
 	}
-	return wasReady
 }
 
 // unreachable takes why no server could be connected.

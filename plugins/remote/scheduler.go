@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
@@ -58,6 +60,7 @@ func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, 
 	}
 	if s.start(said) {
 		if err := s.host.Put(s); err != nil {
+			s.start(nil) // the next connection puts it again
 			return err
 		}
 	}
@@ -117,22 +120,14 @@ func (*Scheduler) RemoveNode(string) {}
 // TakePodResources counts what the pod was given of the plugin's resources, unless the group
 // scheduler counts it.
 func (s *Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
-	for name, n := range s.holds(pod) {
-		node.Used[name] = resource.AddCapped(node.Used[name], n)
-	}
+	resource.Take(node.Used, s.holds(pod))
 	return nil
 }
 
 // ReturnPodResources undoes TakePodResources.
 func (s *Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) error {
-	for name, n := range s.holds(pod) {
-		left := node.Used[name] - n
-		if left < 0 {
-			return fmt.Errorf("pod %s returns %d of %q, of which %d are used", pod.Name, n, name, node.Used[name])
-		}
-		if node.Used[name] = left; left == 0 {
-			delete(node.Used, name)
-		}
+	if err := resource.Return(node.Used, s.holds(pod)); err != nil {
+		return fmt.Errorf("pod %s returns more than is used: %w", pod.Name, err)
 	}
 	return nil
 }
@@ -141,6 +136,91 @@ func (s *Scheduler) holds(pod *types.PodInfo) types.ResourceList {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.patterns.holds(pod)
+}
+
+// Fit implements host.Remote. Nodes that the plugin has are named, others are sent whole.
+func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict, error) {
+	message := pb.PodInfoOf(pod)
+	message.NodeName = ""
+	verdicts := make([]host.Verdict, 0, len(nodes))
+	call := func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		got, err := s.fit(ctx, conn, pod, message, nodes[len(verdicts):])
+		verdicts = append(verdicts, got...)
+		return err
+	}
+	for len(verdicts) < len(nodes) {
+		err := s.plugin.Call(context.Background(), s.timeout, "Fit", call)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return verdicts, nil
+}
+
+// fit asks one server, about as many of the nodes as a message takes, at least one.
+func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod *types.PodInfo, message *pb.PodInfo,
+	nodes []*host.Node) ([]host.Verdict, error) {
+	session := s.session(conn)
+	named, done := session.name(nodes)
+	defer done()
+	request := &pb.FitRequest{Pod: message}
+	var byName, whole []int // the nodes' indices, in the order of the request
+	bytes := 0
+	for i, n := range nodes {
+		if named[i] {
+			request.Session, request.Names = session.id, append(request.Names, n.Name())
+			byName = append(byName, i)
+			continue
+		}
+		if bytes >= maxRequestBytes {
+			break
+		}
+		info := pb.NodeInfoOf(n.Info())
+		request.Nodes = append(request.Nodes, info)
+		whole = append(whole, i)
+		bytes += proto.Size(info)
+	}
+	asked := slices.Concat(byName, whole)
+	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request)
+	if err == nil {
+		err = answer.Check(len(asked))
+	}
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]host.Verdict, len(asked))
+	for k, i := range asked {
+		if verdicts[i], err = s.verdict(pod, answer.GetVerdicts()[k]); err != nil {
+			return nil, err
+		}
+	}
+	return verdicts, nil
+}
+
+// session returns the connection's; one that has no nodes if it has ended.
+func (s *Scheduler) session(conn grpc.ClientConnInterface) *session {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return cmp.Or(s.sessions[conn], &session{})
+}
+
+// verdict is what the plugin says of a node.
+func (s *Scheduler) verdict(pod *types.PodInfo, v *pb.Verdict) (host.Verdict, error) {
+	got := host.Verdict{OK: v.GetFits(), Score: v.GetScore()}
+	var err error
+	if got.Pod, err = s.changed(pod, v.GetChanges()); err != nil || got.OK {
+		return got, err
+	}
+	for _, r := range v.GetReasons() {
+		text, name := r.GetText(), types.ResourceName(r.GetResource())
+		if text == "" {
+			text = resource.NewInsufficientResourceError(name, r.GetRequested(), r.GetUsed(),
+				r.GetCapacity()).GetReason()
+		}
+		got.Reasons = append(got.Reasons, host.Reason{Plugin: s.plugin.name, Text: text, Resource: name,
+			Requested: r.GetRequested(), Used: r.GetUsed(), Capacity: r.GetCapacity(), Never: r.GetNever()})
+	}
+	return got, nil
 }
 
 // PodFitsDevice is not called: the host calls Fit instead, which may fail.
@@ -217,30 +297,16 @@ func (p patterns) in(list types.ResourceList) bool {
 	return false
 }
 
-// holds is what the pod was given of the resources that are no group resources: the sum over running
-// containers, or what one init container has if that is more. Each entry of AllocateFrom is one unit
-// unless DevRequests has more for it.
+// holds is what the pod was given of the resources that are no group resources. Each entry of
+// AllocateFrom is one unit unless DevRequests has more for it.
 func (p patterns) holds(pod *types.PodInfo) types.ResourceList {
-	of := func(c types.ContainerInfo) types.ResourceList {
+	return resource.OfPod(pod, func(_ string, c *types.ContainerInfo) types.ResourceList {
 		holds := types.ResourceList{}
 		for want, from := range c.AllocateFrom {
-			if resource.IsGroupResourceName(want) || !p.match(want) && !p.match(from) {
-				continue
+			if !resource.IsGroupResourceName(want) && (p.match(want) || p.match(from)) {
+				holds[from] = resource.AddCapped(holds[from], max(c.DevRequests[want], 1))
 			}
-			holds[from] = resource.AddCapped(holds[from], max(c.DevRequests[want], 1))
 		}
 		return holds
-	}
-	all := types.ResourceList{}
-	for _, c := range pod.RunningContainers {
-		for name, n := range of(c) {
-			all[name] = resource.AddCapped(all[name], n)
-		}
-	}
-	for _, c := range pod.InitContainers {
-		for name, n := range of(c) {
-			all[name] = max(all[name], n)
-		}
-	}
-	return all
+	})
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -79,7 +83,8 @@ func TestFitChangedNodes(t *testing.T) {
 	}
 }
 
-// A plugin that does not say what it has applied is sent a few messages, and then nodes whole.
+// A plugin that does not say what it has applied is sent one message, and then nodes whole. What is not
+// sent to it is kept for as long as it is there.
 func TestUnapplied(t *testing.T) {
 	p := &half{unapply: true}
 	r := newRig(t, p)
@@ -87,9 +92,14 @@ func TestUnapplied(t *testing.T) {
 	if fit, _ := r.fits(1000, 3); fit != 1000 || p.asked() != "0+1" {
 		t.Errorf("%d nodes fit", fit)
 	}
+	for i := range 1000 {
+		if err := r.host.RemoveNode(fmt.Sprint(i)); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, session := range r.scheduler(r.plugin).sessions {
 		session.mu.Lock()
-		if session.revision > maxUnapplied || len(session.waiting) > 1000 {
+		if session.revision != 1 || len(session.waiting) > maxNodes {
 			t.Errorf("message %d was sent, %d nodes wait", session.revision, len(session.waiting))
 		}
 		session.mu.Unlock()
@@ -178,6 +188,45 @@ func TestLiesAboutNodes(t *testing.T) {
 	})
 }
 
+// named is a scheduler of which nothing but the name is asked.
+type named struct {
+	devicescheduler.DeviceScheduler
+}
+
+func (named) GetName() string           { return "gadget" }
+func (named) UsingGroupScheduler() bool { return false }
+
+// A plugin whose name a loaded one has is away, however often it is connected.
+func TestNameTaken(t *testing.T) {
+	h, err := host.New([]devicescheduler.DeviceScheduler{named{}}, host.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var second *Scheduler
+	tries := make(chan struct{}, 100)
+	r := &rig{T: t, sockets: run(t, setup{half: registration.Half_SCHEDULER,
+		added: func(p *Plugin) { second, _ = NewScheduler(h, p, deadline) },
+		connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+			tries <- struct{}{}
+			return second.Connect(ctx, conn, ready)
+		}})}
+	r.start(&half{})
+	for range 3 {
+		select {
+		case <-tries:
+		case <-time.After(deadline):
+			t.Fatal("it is not tried again")
+		}
+	}
+	eventually(t, func() error {
+		away := r.sockets.Away()
+		if away == nil || !strings.Contains(away.Error(), `the name "gadget" is taken`) {
+			return fmt.Errorf("it is away: %v", away)
+		}
+		return nil
+	})
+}
+
 // A plugin that does not answer costs a few deadlines, and is then not called for a while.
 func TestHangs(t *testing.T) {
 	p := &half{hang: make(chan struct{})}
@@ -211,7 +260,7 @@ func TestStart(t *testing.T) {
 	}
 	const group types.ResourceName = "resource/group/x/0/cards"
 	recognizes := func(name types.ResourceName) bool {
-		return r.host.Recognizes(r.host.Node("0"), gadgets(1), "main", name)
+		return r.host.Recognizes(r.host.Node("0"), gadgets(1), "main", name, false)
 	}
 	if !recognizes(gadget) || recognizes("example.com/other") || recognizes(group) {
 		t.Error("names that it answers for")

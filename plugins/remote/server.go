@@ -35,20 +35,20 @@ var errRemade = errors.New("the socket was made anew")
 
 // socket is a file of the folder. One that is made anew at the same path is another.
 type socket struct {
-	name    string
-	file    fs.FileInfo
-	order   int           // the newer, the higher
-	removed chan struct{} // is closed once the file is gone, or another's
-	asked   chan struct{} // is closed once it was asked for the first time what it is
+	name   string
+	file   fs.FileInfo
+	order  int           // the newer, the higher
+	remove func()        // is called once the file is gone, or another's
+	asked  chan struct{} // is closed once it was asked for the first time what it is
 
 	// These are follow's alone.
 	plugin   *Plugin // once it has registered
 	problems problems
 }
 
-// follow connects to the socket's server, and again when the connection has ended, until the file is
-// gone or ctx ends.
-func (s *Sockets) follow(ctx context.Context, sock *socket) {
+// follow connects to the socket's server, and again when the connection has ended, until ctx ends. It
+// does not connect again once present, which is the file's, has ended.
+func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 	logger := klog.FromContext(ctx).WithValues("socket", filepath.Join(s.config.Folder, sock.name))
 	ctx = klog.NewContext(ctx, logger)
 	backoff := s.retry
@@ -77,15 +77,15 @@ func (s *Sockets) follow(ctx context.Context, sock *socket) {
 			}
 			again = time.After(backoff.Step())
 		}
-		if !sock.pause(ctx, again) {
+		if !sock.pause(present, again) {
 			return
 		}
 	}
 }
 
 // pause waits until the socket is to be connected again: after a while, and not while a newer one is
-// called. It returns false if the file is gone or ctx ends.
-func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
+// called. It returns false if present ends before.
+func (sock *socket) pause(present context.Context, again <-chan time.Time) bool {
 	for {
 		var newer <-chan struct{}
 		if sock.plugin != nil {
@@ -95,9 +95,7 @@ func (sock *socket) pause(ctx context.Context, again <-chan time.Time) bool {
 			return true
 		}
 		select {
-		case <-ctx.Done():
-			return false
-		case <-sock.removed:
+		case <-present.Done():
 			return false
 		case <-again:
 			again = nil
@@ -190,16 +188,17 @@ func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
 			p.leave(v, errEnded)
 		}
 	}()
-	err := p.handler.Connect(running, conn, func() { p.ready(v) })
+	err := p.handler.Connect(running, conn, func() {
+		sock.problems = problems{} // what is wrong from now on is news
+		p.ready(v)
+	})
 	switch {
 	case errors.Is(context.Cause(running), errReplaced):
 		err = errReplaced
 	case err == nil || running.Err() != nil || conn.GetState() != connectivity.Ready:
 		err = errEnded
 	}
-	if p.leave(v, err) { // it was ready: what is wrong now is news
-		sock.problems = problems{}
-	}
+	p.leave(v, err)
 	<-running.Done() // no call is in flight
 	return err
 }

@@ -50,8 +50,8 @@ type Config struct {
 
 // Handler is what the host does with one plugin.
 type Handler interface {
-	// Connect is called for each connection: the half's Start, then its streams. It calls ready once
-	// the plugin may be called, and returns when ctx ends. If it returns before, the connection is
+	// Connect is called for each connection: the half's Start, then its streams. It calls ready, once,
+	// when the plugin may be called, and returns when ctx ends. If it returns before, the connection is
 	// closed, and made again after a while.
 	Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error
 	// Changed is called when the plugin came, went away, or is not called for a while or may be
@@ -64,8 +64,7 @@ type Sockets struct {
 	config  Config
 	watcher *fsnotify.Watcher
 	retry   wait.Backoff
-	free    chan struct{} // has an entry when a place for a socket has become free
-	known   chan struct{} // is closed once the sockets that Run found first have said what they are
+	known   chan struct{} // is closed once the sockets of the first list have said what they are
 
 	adding sync.Mutex // is held while Added is called
 	mu     sync.Mutex
@@ -76,15 +75,16 @@ type Sockets struct {
 	orders   int                // that were given to sockets
 	running  sync.WaitGroup     // of follow
 	problems problems
-	// places has an entry for each socket that is followed; also for those that are gone and still
-	// connected.
-	places chan struct{}
+	// followed is how many sockets are, also of those that are gone and still connected. ended has an
+	// entry for each that is not any more.
+	followed int
+	ended    chan struct{}
 }
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
-	s := &Sockets{config: config, retry: retry, free: make(chan struct{}, 1), known: make(chan struct{}),
-		byName: map[string]*Plugin{}, sockets: map[string]*socket{}, places: make(chan struct{}, maxSockets)}
+	s := &Sockets{config: config, retry: retry, known: make(chan struct{}), byName: map[string]*Plugin{},
+		sockets: map[string]*socket{}, ended: make(chan struct{}, maxSockets)}
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
@@ -104,8 +104,8 @@ func (s *Sockets) Plugins() []*Plugin {
 	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
 }
 
-// Known waits until each plugin that served when Run began was added, or could not be asked what it
-// is, or ctx ends.
+// Known waits until each plugin that served when the folder was first listed was added, or could not be
+// asked what it is, or ctx ends.
 func (s *Sockets) Known(ctx context.Context) {
 	select {
 	case <-s.known:
@@ -155,56 +155,52 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 func (s *Sockets) Run(ctx context.Context) {
 	defer s.watcher.Close()
 	defer s.running.Wait()
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
-	for first := true; ctx.Err() == nil; first = false {
-		_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
-		s.problems.log(klog.FromContext(ctx), s.update(ctx), "Cannot connect to all plugins")
-		if first {
-			all := slices.Collect(maps.Values(s.sockets))
-			s.running.Go(func() {
-				for _, sock := range all {
-					<-sock.asked // it is, in any case
-				}
-				close(s.known)
-			})
-		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-			continue
-		case <-s.free:
-			continue
-		case <-s.watcher.Events:
-		case <-s.watcher.Errors: // events may be lost
-		}
-		drain(ctx, s.watcher.Events)
-	}
-}
-
-// drain takes all events until settleTime is over.
-func drain(ctx context.Context, events <-chan fsnotify.Event) {
-	settled := time.After(settleTime)
+	look, soon := time.NewTimer(0), false
+	defer look.Stop()
+	var first sync.Once
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-settled:
-			return
-		case <-events:
+		case <-look.C:
+			_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
+			files, err := list(s.config.Folder)
+			if err == nil {
+				err = s.update(ctx, files)
+				first.Do(s.awaitAsked)
+			}
+			s.problems.log(klog.FromContext(ctx), err, "Cannot connect to all plugins")
+			soon = false
+			look.Reset(lookInterval)
+		case <-s.ended:
+			s.followed--
+			look.Reset(0)
+		case <-s.watcher.Errors: // events may be lost: the next look finds what they were about
+		case <-s.watcher.Events:
+			if !soon {
+				soon = true
+				look.Reset(settleTime)
+			}
 		}
 	}
 }
 
-// update follows the sockets that are new. An error means that it does not follow all.
-func (s *Sockets) update(ctx context.Context) error {
-	files, err := list(s.config.Folder)
-	if err != nil {
-		return err
-	}
+// awaitAsked closes known once the sockets that there are now have been asked what they are.
+func (s *Sockets) awaitAsked() {
+	all := slices.Collect(maps.Values(s.sockets))
+	s.running.Go(func() {
+		for _, sock := range all {
+			<-sock.asked // it is, in any case
+		}
+		close(s.known)
+	})
+}
+
+// update follows the sockets that are new. An error says that it does not follow all.
+func (s *Sockets) update(ctx context.Context, files map[string]fs.FileInfo) error {
 	for name, sock := range s.sockets {
 		if now := files[name]; now == nil || !same(sock.file, now) {
-			close(sock.removed)
+			sock.remove()
 			delete(s.sockets, name)
 		}
 	}
@@ -224,24 +220,20 @@ func (s *Sockets) update(ctx context.Context) error {
 	return nil
 }
 
-// add follows a socket, if a place is free.
+// add follows a socket, unless there are too many.
 func (s *Sockets) add(ctx context.Context, name string, file fs.FileInfo) bool {
-	select {
-	case s.places <- struct{}{}:
-	default:
+	if s.followed == maxSockets {
 		return false
 	}
+	s.followed++
 	s.orders++
-	sock := &socket{name: name, file: file, order: s.orders,
-		removed: make(chan struct{}), asked: make(chan struct{})}
+	present, remove := context.WithCancel(ctx)
+	sock := &socket{name: name, file: file, order: s.orders, remove: remove, asked: make(chan struct{})}
 	s.sockets[name] = sock
 	s.running.Go(func() {
-		s.follow(ctx, sock)
-		<-s.places
-		select {
-		case s.free <- struct{}{}:
-		default:
-		}
+		defer remove()
+		s.follow(ctx, present, sock)
+		s.ended <- struct{}{}
 	})
 	return true
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
@@ -345,4 +346,30 @@ func TestKilledUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Who asks which plugins there are waits until the folder could be listed.
+func TestKnownOnceListed(t *testing.T) {
+	folder, served := filepath.Join(tempFolder(t), "none"), tempFolder(t)
+	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	added, goOn := make(chan struct{}), make(chan struct{})
+	s, log := runLogged(t, setup{folder: folder, added: func(*Plugin) {
+		close(added)
+		<-goOn
+	}})
+	awaitLog(t, log, "not a directory")
+	serve(t, &Sockets{config: Config{Folder: served}}, "a.sock", &plugin{})
+	if err := unix.Renameat2(unix.AT_FDCWD, served, unix.AT_FDCWD, folder, unix.RENAME_EXCHANGE); err != nil {
+		t.Fatal(err)
+	}
+	<-added
+	select {
+	case <-s.known:
+		t.Error("all plugins are known, before one was added")
+	default:
+	}
+	close(goOn)
+	s.Known(t.Context())
 }

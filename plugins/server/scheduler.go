@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -26,7 +25,7 @@ import (
 func Scheduler(s devicescheduler.DeviceScheduler, resources ...string) Plugin {
 	return Plugin{Name: s.GetName(), Half: registration.Half_SCHEDULER, Register: func(r grpc.ServiceRegistrar) {
 		pb.RegisterDeviceSchedulerServer(r,
-			&schedulerService{plugin: s, resources: resources, sessions: map[string]*nodes{}})
+			&schedulerService{plugin: s, resources: resources, sessions: map[string]map[string]*types.NodeInfo{}})
 	}}
 }
 
@@ -35,12 +34,10 @@ type schedulerService struct {
 	plugin    devicescheduler.DeviceScheduler
 	resources []string
 
-	mu       sync.RWMutex // held by each call of the plugin, shared by PodFitsDevice
-	sessions map[string]*nodes
+	mu sync.RWMutex // held by each call of the plugin, shared by PodFitsDevice
+	// sessions are the nodes of the streams, by name. A NodeInfo in it is never changed.
+	sessions map[string]map[string]*types.NodeInfo
 }
-
-// nodes are those of a stream by name. A NodeInfo in it is never changed.
-type nodes struct{ byName map[string]*types.NodeInfo }
 
 // Start implements pb.DeviceSchedulerServer.
 func (s *schedulerService) Start(context.Context, *pb.SchedulerStartRequest) (*pb.SchedulerStartResponse, error) {
@@ -49,8 +46,8 @@ func (s *schedulerService) Start(context.Context, *pb.SchedulerStartRequest) (*p
 
 // Nodes implements pb.DeviceSchedulerServer. The nodes are forgotten when the stream ends.
 func (s *schedulerService) Nodes(stream grpc.BidiStreamingServer[pb.NodesRequest, pb.NodesResponse]) error {
-	sent := &nodes{byName: map[string]*types.NodeInfo{}}
-	defer s.forget(sent)
+	session := ""
+	defer func() { s.forget(session) }()
 	for {
 		request, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -59,33 +56,39 @@ func (s *schedulerService) Nodes(stream grpc.BidiStreamingServer[pb.NodesRequest
 		if err != nil {
 			return err
 		}
-		s.apply(request, sent)
+		session = request.GetSession()
+		s.apply(request)
 		if err := stream.Send(&pb.NodesResponse{Revision: request.GetRevision()}); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *schedulerService) apply(r *pb.NodesRequest, sent *nodes) {
+func (s *schedulerService) apply(r *pb.NodesRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions[r.GetSession()] = sent
+	sent := s.sessions[r.GetSession()]
+	if sent == nil {
+		sent = map[string]*types.NodeInfo{}
+		s.sessions[r.GetSession()] = sent
+	}
 	for _, n := range r.GetNodes() {
 		node := n.Info()
-		sent.byName[node.Name] = node
+		sent[node.Name] = node
 		s.plugin.AddNode(node.Name, node.Clone())
 	}
 	for _, name := range r.GetRemoved() {
-		delete(sent.byName, name)
+		delete(sent, name)
 		s.removed(name)
 	}
 }
 
-func (s *schedulerService) forget(sent *nodes) {
+func (s *schedulerService) forget(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.sessions, func(_ string, n *nodes) bool { return n == sent })
-	for name := range sent.byName {
+	sent := s.sessions[session]
+	delete(s.sessions, session)
+	for name := range sent {
 		s.removed(name)
 	}
 }
@@ -93,7 +96,7 @@ func (s *schedulerService) forget(sent *nodes) {
 // removed has the plugin forget the node unless another session has it. s.mu must be held.
 func (s *schedulerService) removed(name string) {
 	for _, others := range s.sessions {
-		if others.byName[name] != nil {
+		if others[name] != nil {
 			return
 		}
 	}
@@ -121,13 +124,9 @@ func (s *schedulerService) Fit(ctx context.Context, r *pb.FitRequest) (*pb.FitRe
 func (s *schedulerService) asked(r *pb.FitRequest) ([]*types.NodeInfo, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var known map[string]*types.NodeInfo
-	if sent := s.sessions[r.GetSession()]; sent != nil {
-		known = sent.byName
-	}
 	asked := make([]*types.NodeInfo, 0, len(r.GetNames())+len(r.GetNodes()))
 	for _, name := range r.GetNames() {
-		node := known[name]
+		node := s.sessions[r.GetSession()][name]
 		if node == nil {
 			return nil, status.Errorf(codes.FailedPrecondition, "session %q has no node %q", r.GetSession(), name)
 		}
@@ -145,7 +144,7 @@ func (s *schedulerService) fits(node *types.NodeInfo, pod *types.PodInfo) *pb.Ve
 	copied := pod.Clone()
 	fits, reasons, score := s.plugin.PodFitsDevice(node.Clone(), copied, true)
 	if fits {
-		return &pb.Verdict{Fits: true, Score: score, Changes: changes(pod, copied)}
+		return &pb.Verdict{Fits: true, Score: score, Changes: pb.PodChangesOf(pod, copied)}
 	}
 	verdict := &pb.Verdict{}
 	for _, r := range reasons {
@@ -165,21 +164,7 @@ func (s *schedulerService) Allocate(_ context.Context, r *pb.AllocateRequest) (*
 	if err := s.plugin.PodAllocate(r.GetNode().Info(), copied); err != nil {
 		return nil, err
 	}
-	return &pb.AllocateResponse{Changes: changes(pod, copied)}, nil
-}
-
-// changes is what the plugin may have changed of the pod, in the containers that it had before.
-func changes(before, after *types.PodInfo) *pb.PodChanges {
-	c := pb.PodChangesOf(after)
-	maps.DeleteFunc(c.InitContainers, func(name string, _ *pb.ContainerChanges) bool {
-		_, had := before.InitContainers[name]
-		return !had
-	})
-	maps.DeleteFunc(c.RunningContainers, func(name string, _ *pb.ContainerChanges) bool {
-		_, had := before.RunningContainers[name]
-		return !had
-	})
-	return c
+	return &pb.AllocateResponse{Changes: pb.PodChangesOf(pod, copied)}, nil
 }
 
 func reason(r devicescheduler.PredicateFailureReason) *pb.Reason {

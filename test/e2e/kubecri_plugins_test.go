@@ -19,9 +19,9 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // fickle is the device plugin of that name on a node, which does what it is told.
@@ -156,7 +156,8 @@ func TestDevicePlugin(t *testing.T) {
 		r.check(err)
 		amount := n.Status.Allocatable["example.com/fickle"]
 		return amount.Value() == 3 && info.Allocatable["resource/group/fickle/2/cards"] == 1 &&
-			n.Annotations[advertise.ResourcesAnnotation] == "example.com/fickle", fmt.Sprint(amount.String(), n.Annotations)
+				n.Annotations[v1alpha1.PluginResourcesAnnotation] == "example.com/fickle",
+			fmt.Sprint(amount.String(), n.Annotations)
 	})
 
 	f.bind(twoContainers("p"), "resource/group/fickle/1/cards")
@@ -268,7 +269,7 @@ func TestKubecriTakesAwayWhatNoPluginHas(t *testing.T) {
 	t.Cleanup(func() {
 		patch(`{"status":{"capacity":{"example.com/kubelets":null},"allocatable":{"example.com/kubelets":null}}}`)
 	})
-	patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"example.com/ours"}},"status":{"capacity":{"example.com/ours":"1"},"allocatable":{"example.com/ours":"1"}}}`, advertise.ResourcesAnnotation))
+	patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"example.com/ours"}},"status":{"capacity":{"example.com/ours":"1"},"allocatable":{"example.com/ours":"1"}}}`, v1alpha1.PluginResourcesAnnotation))
 	r.await("the resource that no plugin has to be removed", func() (bool, string) {
 		n, err := kube.CoreV1().Nodes().Get(r.ctx, nodeB, metav1.GetOptions{})
 		r.check(err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/test/npm"
@@ -65,12 +66,19 @@ func (r *rig) serveWidgets(language string) *widgetServers {
 		s.remove(widgetScheduler, "")
 		r.restartAll() // they forget the plugin
 	})
-	s.run(widgetScheduler, "")
 	s.run(widgetDevice, nodeA)
 	s.run(widgetDevice, nodeB)
 	r.await("the nodes to have four widgets each", func() (bool, string) {
 		return r.amounts("example.com/widget", 4, 4)
 	})
+	early := newPod("early", nodeA, nil)
+	early.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/widget": resource.MustParse("1")}
+	r.create(early)
+	r.awaitPending("early", "no device scheduler plugin answers",
+		"kubecri gives it only to containers that such a plugin assigned it to")
+	s.run(widgetScheduler, "")
+	r.widgets("early", 1)
+	r.delete("early")
 	return s
 }
 

@@ -174,7 +174,7 @@ func (in *install) broker() {
 }
 
 // Another way to install: sockets where k3s has them, handlers as DaemonSets, pods of the
-// default scheduler taken over, Configurations in Akri's values.
+// default scheduler taken over, slots claimed by the scheduler, Configurations in Akri's values.
 func TestChartWithOtherValues(t *testing.T) {
 	testAll(t, "upgrades and rolls back with other values")
 	in := up(t, 12*time.Minute)
@@ -185,6 +185,7 @@ func TestChartWithOtherValues(t *testing.T) {
 	in.operatorCRDs()
 	values := []string{"--set", "kubecri.runtime.preset=k3s", "--set", "kubecri.builtInHandlers={mdns}", "--set-json", `handlers={"debug-echo":{},"udev":{}}`,
 		"--set", "scheduler.otherSchedulers=Mutate", "--set", "networkPolicy.enabled=true",
+		"--set-json", `scheduler.pluginConfig=[{"name":"ConfigurationResources","args":{"claimMode":"Scheduler"}}]`,
 		"--set", "debugEcho.configuration.enabled=true", "--set", "debugEcho.configuration.capacity=1", "--set",
 		"monitoring.nodes=true", "--set", "ui.enabled=true,ui.proxyTokenHeader=X-Forwarded-Access-Token"}
 	in.install(values...)

@@ -18,6 +18,10 @@ func TestBadValues(t *testing.T) {
 		{"kubecri.runtime.preset=docker", "'/kubecri/runtime/preset': value must be one of 'containerd'"},
 		{"scheduler.name=default-scheduler", "/scheduler/name"},
 		{"scheduler.otherSchedulers=refuse", "'/scheduler/otherSchedulers': value must be one of 'Refuse', 'Mutate', 'Ignore'"},
+		{"scheduler.pluginConfig=x", "'/scheduler/pluginConfig': got string, want array"},
+		{"scheduler.pluginConfig[0].name=ConfigurationResources",
+			"'/scheduler/pluginConfig/0': missing property 'args'"},
+		{"scheduler.clientConnection.kubeconfig=/x", "additional properties 'kubeconfig' not allowed"},
 		{"kubecri.allowedPaths=/dev", "'/kubecri/allowedPaths': got string, want array"},
 		{"controller.replica=3", "additional properties 'replica' not allowed"},
 		{"controller.ui.enabled=true", "controller.ui is ui, with the same keys"},
@@ -66,27 +70,6 @@ func TestKubernetesVersions(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Under an older API server the scheduler has that one's feature gates.
-func TestEmulatedVersion(t *testing.T) {
-	h := newHelm(t, 4)
-	for version, want := range map[string]string{"1.34.4-eks-99d6cc0": "--emulated-version=1.34", "1.36.0": "--emulated-version=1.36", "1.37.2": "", "1.38.0": ""} {
-		scheduler := container(h.render(t, "--kube-version", version).get(t, "Deployment", "kube-scheduler"))
-		got := ""
-		for _, arg := range scheduler["args"].([]any) {
-			if strings.HasPrefix(arg.(string), "--emulated-version") {
-				got = arg.(string)
-			}
-		}
-		own := fmt.Sprint(container(h.render(t, "--kube-version", version, "--set", "scheduler.extraArgs={--emulated-version=kube=1.34}").get(t, "Deployment", "kube-scheduler"))["args"])
-		if strings.Count(own, "--emulated-version") != 1 { // it takes one
-			t.Errorf("with a version of one's own the scheduler has %s", own)
-		}
-		if got != want {
-			t.Errorf("under API server %s the scheduler has %q, want %q", version, got, want)
-		}
 	}
 }
 
@@ -198,29 +181,6 @@ func TestWhereImagesComeFrom(t *testing.T) {
 	}
 	if args := fmt.Sprint(container(all.get(t, "DaemonSet", "kubecri"))["args"]); !strings.Contains(args, "--cridevices=/opt/devices") {
 		t.Errorf("kubecri runs with %s, want its plugins from /opt/devices", args)
-	}
-}
-
-func TestPodsOfOtherSchedulers(t *testing.T) {
-	h := newHelm(t, 4)
-	const name = "kubeslot-scheduler-name"
-	if all := h.render(t, "--set", "scheduler.otherSchedulers=Ignore"); all.has("ValidatingAdmissionPolicy", name) || all.has("MutatingAdmissionPolicy", name) {
-		t.Error("they are to be ignored, and there is a policy")
-	}
-	if all := h.render(t); !all.has("ValidatingAdmissionPolicy", name) || all.has("MutatingAdmissionPolicy", name) {
-		t.Error("they are to be refused, and there is no policy for it alone")
-	}
-	for versions, want := range map[string]string{
-		"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy":                                                         "admissionregistration.k8s.io/v1beta1",
-		"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy,admissionregistration.k8s.io/v1/MutatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
-	} {
-		all := h.render(t, "--set", "scheduler.otherSchedulers=Mutate", "--api-versions", versions)
-		if got := all.get(t, "MutatingAdmissionPolicy", name).GetAPIVersion(); got != want {
-			t.Errorf("where there is %s the policy is of %s", versions, got)
-		}
-		if !all.has("ValidatingAdmissionPolicy", name) {
-			t.Error("pods that name another scheduler are not refused")
-		}
 	}
 }
 

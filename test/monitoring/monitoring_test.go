@@ -312,8 +312,8 @@ func (lamps) Discover(ctx context.Context, _ discovery.Request, report func(disc
 	return nil
 }
 
-// elsewhere are commands of the runbooks that are for machines, or pods of the chart.
-var elsewhere = regexp.MustCompile(`kubectl -n kubeslot-system logs|^(journalctl|systemctl|curl|kubecri|kube-scheduler) `)
+// elsewhere are commands of the runbooks that are for machines, or for what the chart installs.
+var elsewhere = regexp.MustCompile(`kubectl -n kubeslot-system logs|# with the chart$|^(journalctl|systemctl|curl|kubecri|kube-scheduler) `)
 
 // runbooks runs what docs/runbooks.md tells people to.
 func (r *rig) runbooks() {

@@ -23,6 +23,15 @@ func (n Name) String() string {
 	return n.Instance + "-" + strconv.Itoa(n.Index)
 }
 
+// MarshalText implements encoding.TextMarshaler: in JSON it is its String.
+func (n Name) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler, by Parse.
+func (n *Name) UnmarshalText(text []byte) (err error) {
+	*n, err = Parse(string(text))
+	return err
+}
+
 // Parse reads `<instance>-<index>`. The index is in plain decimal without
 // leading zeros, so that each slot has exactly one name.
 func Parse(s string) (Name, error) {

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -40,6 +41,22 @@ func TestNameRoundTrip(t *testing.T) {
 			t.Fatalf("Parse(%q) = %v, %v, want %v", want, got, err, want)
 		}
 	})
+}
+
+// In JSON a name is its text, and another text is an error.
+func TestNameInJSON(t *testing.T) {
+	want := []Name{{"akri-onvif-8120fe", 7}}
+	text, err := json.Marshal(want)
+	if err != nil || string(text) != `["akri-onvif-8120fe-7"]` {
+		t.Errorf("%v is %s in JSON (%v)", want, text, err)
+	}
+	var got []Name
+	if err := json.Unmarshal(text, &got); err != nil || len(got) != 1 || got[0] != want[0] {
+		t.Errorf("%s is read as %v (%v)", text, got, err)
+	}
+	if err := json.Unmarshal([]byte(`["akri-onvif-8120fe-07"]`), &got); err == nil {
+		t.Errorf("what is no name is read as %v", got)
+	}
 }
 
 func FuzzName(f *testing.F) {

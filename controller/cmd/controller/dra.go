@@ -20,12 +20,9 @@ import (
 
 // newDRA makes what publishes devices for DRA. The manager runs the publisher.
 func newDRA(
-	mgr manager.Manager, w *watch.Watch, inv *inventory.Inventory, writer client.Client, server *dra.Server,
+	mgr manager.Manager, w *watch.Watch, inv *inventory.Inventory, writer client.Client, kube kubernetes.Interface,
+	server *dra.Server,
 ) (*dra.Publisher, *dra.Classes, error) {
-	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, nil, err
-	}
 	hasInstance := func(key types.NamespacedName) bool {
 		instance, err := watch.Get(context.Background(), mgr.GetClient(), key, &akriv0.Instance{}) // of the cache
 		return err == nil && instance != nil

@@ -19,13 +19,9 @@ import (
 // addMetrics has the manager serve /metrics: on the loopback over HTTP and to whoever can
 // connect; elsewhere over HTTPS, with a certificate that the process makes for itself, and
 // to those whom the API server allows to get /metrics.
-func addMetrics(ctx context.Context, mgr manager.Manager, address string) error {
+func addMetrics(ctx context.Context, mgr manager.Manager, kube kubernetes.Interface, address string) error {
 	if address == "0" {
 		return nil
-	}
-	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
 	}
 	handler, config, err := metricsHandler(ctx, address, kube)
 	if err != nil {

@@ -137,32 +137,27 @@ func (o *options) validate() error {
 	if o.claimGrace < 0 {
 		bad("claim-grace", fmt.Errorf("%s is negative", o.claimGrace))
 	}
-	if o.schedulerName != "" {
-		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.schedulerName) {
-			bad("broker-scheduler-name", fmt.Errorf("%q: %s", o.schedulerName, problem))
+	name := func(flag, value string, check func(string) []string) {
+		for _, problem := range check(value) {
+			bad(flag, fmt.Errorf("%q: %s", value, problem))
 		}
+	}
+	if o.schedulerName != "" {
+		name("broker-scheduler-name", o.schedulerName, utilvalidation.IsDNS1123Subdomain)
 	}
 	if o.priorityClass != "" {
-		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.priorityClass) {
-			bad("broker-priority-class", fmt.Errorf("%q: %s", o.priorityClass, problem))
-		}
+		name("broker-priority-class", o.priorityClass, utilvalidation.IsDNS1123Subdomain)
 	}
 	if o.leaderElect {
-		for _, problem := range utilvalidation.IsDNS1123Label(o.leaseNamespace) {
-			bad("leader-elect-resource-namespace", fmt.Errorf("%q: %s", o.leaseNamespace, problem))
-		}
-		for _, problem := range utilvalidation.IsDNS1123Subdomain(o.leaseName) {
-			bad("leader-elect-resource-name", fmt.Errorf("%q: %s", o.leaseName, problem))
-		}
+		name("leader-elect-resource-namespace", o.leaseNamespace, utilvalidation.IsDNS1123Label)
+		name("leader-elect-resource-name", o.leaseName, utilvalidation.IsDNS1123Subdomain)
 		// As client-go's leader election has it, which would end the process only later.
 		if o.leaseDuration <= o.renewDeadline || o.renewDeadline <= o.retryPeriod*12/10 || o.retryPeriod <= 0 {
 			errs = append(errs, fmt.Errorf("--leader-elect-lease-duration %s, --leader-elect-renew-deadline %s, --leader-elect-retry-period %s: "+
 				"want each longer than the next, the second by more than a fifth", o.leaseDuration, o.renewDeadline, o.retryPeriod))
 		}
 	}
-	if _, _, err := splitBindAddress(o.webhookAddress); o.webhookAddress != "0" {
-		bad("webhook-bind-address", err)
-	}
+	bad("webhook-bind-address", checkNumberedPort(o.webhookAddress))
 	if o.webhookDuration < time.Minute {
 		bad("webhook-certificate-duration", fmt.Errorf("%s: want at least 1m", o.webhookDuration))
 	}
@@ -184,15 +179,14 @@ func checkBindAddress(address string) error {
 	return nil
 }
 
-// splitBindAddress splits host:port, whose port is a number.
-func splitBindAddress(address string) (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", 0, fmt.Errorf(`%w: want host:port, :port, or "0" for none`, err)
+// checkNumberedPort takes host:port, whose port is a number, and "0" for none.
+func checkNumberedPort(address string) error {
+	if err := checkBindAddress(address); err != nil || address == "0" {
+		return err
 	}
-	port, err = strconv.Atoi(text)
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("port %q: want a number of 1 to 65535", text)
+	_, port, _ := net.SplitHostPort(address)
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("port %q: want a number of 1 to 65535", port)
 	}
-	return host, port, nil
+	return nil
 }

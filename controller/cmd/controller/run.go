@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -81,19 +83,19 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	discovered, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
 	inv := inventory.New()
-	server := &dra.Server{Ask: discovered.ServerVersion, Clock: clock.RealClock{}}
-	if err := addWebhook(ctx, mgr, o, check, inv, server); err != nil {
+	server := &dra.Server{Ask: kube.Discovery().ServerVersion, Clock: clock.RealClock{}}
+	if err := addWebhook(ctx, mgr, o, check, inv, kube, server); err != nil {
 		return fmt.Errorf("--webhook-bind-address: %w", err)
 	}
-	if err := addMetrics(ctx, mgr, o.metricsAddress); err != nil {
+	if err := addMetrics(ctx, mgr, kube, o.metricsAddress); err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	if err := setup(ctx, mgr, o, inv, check, guard, discovered, server); err != nil {
+	if err := setup(ctx, mgr, o, inv, check, guard, kube, server); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -110,22 +112,22 @@ func newScheme() *runtime.Scheme {
 // setup gives the manager its controllers.
 func setup(
 	ctx context.Context, mgr manager.Manager, o *options, inv *inventory.Inventory, check *validation.Checker,
-	guard *restored.Guard, discovered *discovery.DiscoveryClient, server *dra.Server,
+	guard *restored.Guard, kube kubernetes.Interface, server *dra.Server,
 ) error {
 	made, err := watch.NewMade(mgr)
 	if err != nil {
 		return err
 	}
 	// An index has its kind watched, for which a part that is off has no permission.
-	indexes := []func(context.Context, client.FieldIndexer) error{brokers.IndexPods}
+	kinds := []client.Object{&corev1.Pod{}}
 	if o.brokers {
-		indexes = append(indexes, brokers.IndexJobs)
+		kinds = append(kinds, &batchv1.Job{})
 	}
 	if o.services {
-		indexes = append(indexes, services.Index)
+		kinds = append(kinds, &corev1.Service{})
 	}
-	for _, index := range indexes {
-		if err := index(ctx, made); err != nil {
+	for _, kind := range kinds {
+		if err := made.Index(ctx, kind); err != nil {
 			return err
 		}
 	}
@@ -135,7 +137,7 @@ func setup(
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
 	})
 	w := watch.New(mgr.GetCache(), made, inv, claimReconciler.Forget)
-	if err := mgr.Add(w.Guard(guard, discovered.RESTClient())); err != nil {
+	if err := mgr.Add(w.Guard(guard, kube.Discovery().RESTClient())); err != nil {
 		return err
 	}
 	broker := brokers.New(brokers.Config{
@@ -146,14 +148,14 @@ func setup(
 	viewed := instances.New(writer, inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
 	forServices := services.Config{Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
 		Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
-	publisher, classes, err := newDRA(mgr, w, inv, writer, server)
+	publisher, classes, err := newDRA(mgr, w, inv, writer, kube, server)
 	if err != nil {
 		return err
 	}
 	config := configurations.Config{
 		Client: writer, Live: mgr.GetAPIReader(), Inventory: inv, Instances: viewed.Sum, Brokers: broker.Sum,
 		DRA: []func(string) string{
-			func(string) string { return dra.TooOld(server.Version()) }, classes.Problem, publisher.Problem,
+			func(string) string { return server.TooOld() }, classes.Problem, publisher.Problem,
 		},
 		Check: check.Check, Clock: clock.RealClock{},
 		Disabled: configurations.Disabled{Brokers: !o.brokers, Services: !o.services},
@@ -187,13 +189,12 @@ func setup(
 			return err
 		}
 	}
-	for _, c := range []prometheus.Collector{configurations.InstanceCount{Inventory: inv}, configurations.Problems{Inventory: inv}, brokers.PodCount{Made: made}, statuses, viewed, broker} {
+	for _, c := range []prometheus.Collector{
+		configurations.Counts{Inventory: inv}, brokers.PodCount{Made: made}, statuses, viewed, broker,
+	} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}
-	}
-	if err := metrics.Registry.Register(ignored{inv}); err != nil {
-		return err
 	}
 	live := map[string]healthz.Checker{"ping": healthz.Ping}
 	ready := map[string]healthz.Checker{"caches": func(*http.Request) error { return w.Synced() }}
@@ -205,12 +206,11 @@ func setup(
 
 // add makes a controller whose sources are also filled while another process leads.
 func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, from ...source.Source) error {
-	warm := true
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: o.workers,
 		CacheSyncTimeout:        syncTimeout,
-		EnableWarmup:            &warm,
+		EnableWarmup:            new(true),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 	})
 	if err != nil {
@@ -223,23 +223,3 @@ func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, f
 	}
 	return nil
 }
-
-// ignored counts what the inventory leaves out, when it is asked.
-type ignored struct{ *inventory.Inventory }
-
-var (
-	ignoredReports = prometheus.NewDesc("kubeslot_controller_ignored_devices",
-		"Reports of devices that do not count: their hash does not fit, another Configuration has the name, or another device has the Instance's.", nil, nil)
-	ignoredClaims = prometheus.NewDesc("kubeslot_controller_ignored_claims",
-		"SlotClaims that do not count: their node does not see the device, or the capacity is smaller.", nil, nil)
-)
-
-func (ignored) Describe(ch chan<- *prometheus.Desc) { ch <- ignoredReports; ch <- ignoredClaims }
-
-func (i ignored) Collect(ch chan<- prometheus.Metric) {
-	reports, claims := i.Ignored()
-	ch <- prometheus.MustNewConstMetric(ignoredReports, prometheus.GaugeValue, float64(reports))
-	ch <- prometheus.MustNewConstMetric(ignoredClaims, prometheus.GaugeValue, float64(claims))
-}
-
-var _ prometheus.Collector = ignored{}

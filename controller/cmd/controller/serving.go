@@ -62,8 +62,8 @@ func addServer(ctx context.Context, mgr manager.Manager, name, address string, h
 	if config != nil {
 		l = tls.NewListener(l, config)
 	}
-	timeout := stopTimeout
-	return mgr.Add(&manager.Server{Name: name, Server: serve.NewHTTPServer(ctx, handler), Listener: l, ShutdownTimeout: &timeout})
+	return mgr.Add(&manager.Server{
+		Name: name, Server: serve.NewHTTPServer(ctx, handler), Listener: l, ShutdownTimeout: new(stopTimeout)})
 }
 
 // healthHandler serves the checks: live at /healthz, and ready at /readyz.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -15,37 +14,21 @@ import (
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/validation"
 	"github.com/kubeslot/kubeslot/controller/validation/webhook"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // addWebhook has the manager serve the webhook, on all replicas.
 func addWebhook(
 	ctx context.Context, mgr manager.Manager, o *options, check *validation.Checker, inv *inventory.Inventory,
-	server *dra.Server,
+	kube kubernetes.Interface, server *dra.Server,
 ) error {
 	if o.webhookAddress == "0" {
 		return nil
 	}
-	client, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
 	name, _ := os.Hostname() // in a pod, the pod's
-	keeper := &webhook.Keeper{Client: client, Clock: clock.RealClock{}, Replica: webhook.ReplicaName(name, o.webhookAddress), Duration: o.webhookDuration}
+	keeper := &webhook.Keeper{Client: kube, Clock: clock.RealClock{},
+		Replica: webhook.ReplicaName(name, o.webhookAddress), Duration: o.webhookDuration}
 	handler, err := webhook.New(&webhook.Handler{
-		Checker: check,
-		Owner: func(namespace, name string) *akriv0.Configuration {
-			key := types.NamespacedName{Namespace: namespace, Name: name}
-			if summary := inv.Summary(key); summary.IsTaken(key) {
-				return summary.Owner
-			}
-			return nil
-		},
-		HeldBeyond: func(namespace, name string, capacity int) (int, []string) {
-			return inv.HeldBeyond(types.NamespacedName{Namespace: namespace, Name: name}, capacity)
-		},
-		NoDRA: func() string { return dra.TooOld(server.Version()) },
-	})
+		Checker: check, Owner: inv.TakenBy, HeldBeyond: inv.HeldBeyond, NoDRA: server.TooOld})
 	if err != nil {
 		return err
 	}

@@ -94,11 +94,7 @@ func (c *certificates) bundle(now time.Time, is []*x509.Certificate, former func
 		slices.SortStableFunc(others, func(a, b *x509.Certificate) int { return b.NotBefore.Compare(a.NotBefore) })
 		others = others[:n]
 	}
-	want := slices.Concat(strangers, others, mine)
-	if sameSet(want, is) {
-		return is
-	}
-	return want
+	return slices.Concat(strangers, others, mine)
 }
 
 func sameSet(a, b []*x509.Certificate) bool {

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -32,10 +33,10 @@ const Path = "/validate-configuration"
 type Handler struct {
 	Checker *validation.Checker
 	// Owner returns another Configuration that has the name of this one, or nil.
-	Owner func(namespace, name string) *akriv0.Configuration
+	Owner func(types.NamespacedName) *akriv0.Configuration
 	// HeldBeyond counts the slots that are held of a Configuration beyond a capacity, and names their
 	// Instances.
-	HeldBeyond func(namespace, name string, capacity int) (slots int, instances []string)
+	HeldBeyond func(of types.NamespacedName, capacity int) (slots int, instances []string)
 	// NoDRA says why the API server cannot give devices by DRA; "" when it can, or that is not known.
 	NoDRA func() string
 }
@@ -82,7 +83,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 	if now.Spec.IsDRA() && !wasDRA {
 		h.checkDRA(now, &found)
 	}
-	if owner := h.Owner(request.Namespace, now.Name); owner != nil && request.Operation == admissionv1.Create {
+	key := types.NamespacedName{Namespace: request.Namespace, Name: now.Name}
+	if owner := h.Owner(key); owner != nil && request.Operation == admissionv1.Create {
 		why := "has the name, which must be unique in the cluster"
 		if owner.Name != now.Name {
 			why = "has or may have an Instance of this name"
@@ -105,7 +107,8 @@ const maxNamed = 2
 
 // lowered warns of slots that are held beyond the capacity.
 func (h *Handler) lowered(now *akriv0.Configuration) []string {
-	held, instances := h.HeldBeyond(now.Namespace, now.Name, now.Spec.Slots())
+	key := types.NamespacedName{Namespace: now.Namespace, Name: now.Name}
+	held, instances := h.HeldBeyond(key, now.Spec.Slots())
 	if held == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -24,12 +25,12 @@ func handler(t *testing.T) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil },
+	return &Handler{Checker: checker, Owner: func(types.NamespacedName) *akriv0.Configuration { return nil },
 		HeldBeyond: heldBeyond, NoDRA: func() string { return "" }}
 }
 
 // heldBeyond is of five Instances whose slots 0 to 2 are held.
-func heldBeyond(_, _ string, capacity int) (int, []string) {
+func heldBeyond(_ types.NamespacedName, capacity int) (int, []string) {
 	if capacity >= 3 {
 		return 0, nil
 	}
@@ -124,7 +125,7 @@ func TestRefusalHasCauses(t *testing.T) {
 // The webhook keeps nobody from working: what it fails on is let through, and said.
 func TestPanicRefusesNothing(t *testing.T) {
 	h := handler(t)
-	h.Owner = func(string, string) *akriv0.Configuration { panic("oops") }
+	h.Owner = func(types.NamespacedName) *akriv0.Configuration { panic("oops") }
 	raw := review(t, admissionv1.Create, "}\nspec: {discoveryHandler: {name: sonar}}", "")
 	if r := h.Handle(t.Context(), raw); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "not checked") {
 		t.Errorf("answer %+v", r)
@@ -133,8 +134,8 @@ func TestPanicRefusesNothing(t *testing.T) {
 
 func TestNameOfAnother(t *testing.T) {
 	h := handler(t)
-	h.Owner = func(namespace, name string) *akriv0.Configuration {
-		if namespace == "yard" && name == "cam" {
+	h.Owner = func(of types.NamespacedName) *akriv0.Configuration {
+		if of == (types.NamespacedName{Namespace: "yard", Name: "cam"}) {
 			return &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "gate", Name: "cam"}}
 		}
 		return nil
@@ -191,7 +192,7 @@ func FuzzHandle(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	h := &Handler{Checker: checker, Owner: func(string, string) *akriv0.Configuration { return nil },
+	h := &Handler{Checker: checker, Owner: func(types.NamespacedName) *akriv0.Configuration { return nil },
 		HeldBeyond: heldBeyond, NoDRA: func() string { return "too old" }}
 	for _, seed := range []string{`{}`, `{"spec":{"discoveryHandler":{"name":"udev","discoveryDetails":"udevRules: ['KERNEL==']"}}}`, `[`,
 		`{"spec":{"brokerSpec":{"brokerPodSpec":{"containers":[{"name":"b","image":"i","args":["{{NOPE}}"],"resources":{"limits":{"{{PLACEHOLDER}}":"1e99"}}}]}}}}`,

@@ -126,41 +126,10 @@ func (p *printer) print(format string, args ...any) {
 	fmt.Fprintf(p.output, "# %s "+format, append([]any{time.Now().Format("15:04:05.000")}, args...)...)
 }
 
-// device is a discovery.Device as YAML has it.
-type device struct {
-	ID          string            `json:"id"`
-	Properties  map[string]string `json:"properties,omitempty"`
-	Mounts      []mount           `json:"mounts,omitempty"`
-	DeviceSpecs []deviceSpec      `json:"deviceSpecs,omitempty"`
-}
-
-type mount struct {
-	ContainerPath string `json:"containerPath"`
-	HostPath      string `json:"hostPath"`
-	ReadOnly      bool   `json:"readOnly"`
-}
-
-type deviceSpec struct {
-	ContainerPath string `json:"containerPath"`
-	HostPath      string `json:"hostPath"`
-	Permissions   string `json:"permissions"`
-}
-
 func (p *printer) report(id string, result discovery.Result) {
-	devices := make([]device, 0, len(result.Devices))
-	for _, d := range result.Devices {
-		one := device{ID: d.ID, Properties: d.Properties}
-		for _, m := range d.Mounts {
-			one.Mounts = append(one.Mounts, mount(m))
-		}
-		for _, s := range d.DeviceSpecs {
-			one.DeviceSpecs = append(one.DeviceSpecs, deviceSpec(s))
-		}
-		devices = append(devices, one)
-	}
-	text, err := yaml.Marshal(devices)
+	text, err := yaml.Marshal(append([]discovery.Device{}, result.Devices...)) // [] for none
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	p.print("%s reports %d devices, shared: %t\n%s", id, len(devices), result.Shared, text)
+	p.print("%s reports %d devices, shared: %t\n%s", id, len(result.Devices), result.Shared, text)
 }

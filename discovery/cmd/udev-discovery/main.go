@@ -15,12 +15,12 @@ import (
 
 func main() {
 	standalone.Run(func(flags *pflag.FlagSet) discovery.Handler {
-		handler := &udev.Handler{}
-		flags.StringVar(&handler.Tree.Sys, "sysfs", sysfs.DefaultSys, "where sysfs is mounted")
-		flags.StringVar(&handler.Tree.UdevData, "udev-data", sysfs.DefaultUdevData, "udevd's database")
-		flags.StringVar(&handler.Tree.Dev, "dev", sysfs.DefaultDev, "the node's directory of device nodes")
-		flags.DurationVar(&handler.ScanInterval, "scan-interval", uevent.DefaultScanInterval,
+		monitor := &uevent.Monitor{}
+		flags.StringVar(&monitor.Tree.Sys, "sysfs", sysfs.DefaultSys, "where sysfs is mounted")
+		flags.StringVar(&monitor.Tree.UdevData, "udev-data", sysfs.DefaultUdevData, "udevd's database")
+		flags.StringVar(&monitor.Tree.Dev, "dev", sysfs.DefaultDev, "the node's directory of device nodes")
+		flags.DurationVar(&monitor.ScanInterval, "scan-interval", uevent.DefaultScanInterval,
 			"how often all devices are read again, for what changes without a uevent")
-		return handler
+		return &udev.Handler{Monitor: monitor}
 	})
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
+	"github.com/kubeslot/kubeslot/discovery/uevent"
 	"github.com/kubeslot/kubeslot/discovery/usb"
 )
 
 func main() {
 	standalone.Run(func(flags *pflag.FlagSet) discovery.Handler {
-		handler := &usb.Handler{}
-		flags.StringVar(&handler.Tree.Sys, "sysfs", sysfs.DefaultSys, "where sysfs is mounted")
-		flags.StringVar(&handler.Tree.UdevData, "udev-data", sysfs.DefaultUdevData, "the directory of udevd's database")
-		flags.StringVar(&handler.Tree.Dev, "dev", sysfs.DefaultDev, "the directory of device nodes")
-		return handler
+		monitor := &uevent.Monitor{}
+		flags.StringVar(&monitor.Tree.Sys, "sysfs", sysfs.DefaultSys, "where sysfs is mounted")
+		flags.StringVar(&monitor.Tree.UdevData, "udev-data", sysfs.DefaultUdevData, "the directory of udevd's database")
+		flags.StringVar(&monitor.Tree.Dev, "dev", sysfs.DefaultDev, "the directory of device nodes")
+		return &usb.Handler{Monitor: monitor}
 	})
 }

@@ -20,8 +20,9 @@ func TestDevicesBeyondWhatANodeMayReport(t *testing.T) {
 		hash := fmt.Sprintf("%06x", i)
 		devices[hash] = reports.Device{Device: discovery.Device{ID: fmt.Sprintf("device %05d", i)}, Hash: hash, Shared: true, Size: 200}
 	}
-	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "u"), complete: true,
-		known: map[v1alpha1.ConfigurationReference]Known{ref: {Standing: reports.Standing{Devices: devices, Settled: true}}}}
+	known := Known{Standing: reports.Standing{Devices: devices, Settled: true}}
+	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "u"), State: State{Complete: true,
+		Known: map[v1alpha1.ConfigurationReference]Known{ref: known}}}
 	first, then := plan(v)
 	told, problems := map[string]bool{}, []v1alpha1.Problem{}
 	for _, c := range first {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -79,7 +80,7 @@ type lateness struct {
 // plan is plan of what may be written now. held has how many devices of each Configuration wait.
 func (b *budget) plan(v *view, now time.Time) (first, then []change, held map[v1alpha1.ConfigurationReference]int) {
 	b.begin(now)
-	v.problems = append(slices.Clip(v.problems), b.problems(v)...)
+	v.Problems = append(slices.Clip(v.Problems), b.problems(v)...)
 	first, then = plan(v)
 	changes := slices.Concat(first, then)
 	waiting := b.hold(v, differences(v.slices, changes), now)
@@ -120,11 +121,7 @@ func (b *budget) begin(now time.Time) {
 // share is what comes back of each account, in bytes a second.
 func (b *budget) share() float64 { return rate / float64(max(len(b.accounts), 1)) }
 
-func (b *budget) lookAt(at time.Time) {
-	if b.next.IsZero() || at.Before(b.next) {
-		b.next = at
-	}
-}
+func (b *budget) lookAt(at time.Time) { b.next = reports.Earlier(b.next, at) }
 
 // left is what the Configuration has left.
 func (b *budget) left(v *view, ref v1alpha1.ConfigurationReference) float64 {
@@ -144,7 +141,7 @@ func (b *budget) left(v *view, ref v1alpha1.ConfigurationReference) float64 {
 
 // burst is the Configuration's when it has spent nothing.
 func (v *view) burst(ref v1alpha1.ConfigurationReference) float64 {
-	return float64(burstBase + burstPerDevice*v.known[ref].MaxDevices)
+	return float64(burstBase + burstPerDevice*v.Known[ref].MaxDevices)
 }
 
 // wrote takes what changes cost that were written, and remembers which devices changed.
@@ -279,7 +276,7 @@ func (b *budget) isLate(d *difference, now time.Time) {
 // problem must not come and go with them.
 func (b *budget) problems(v *view) (all []v1alpha1.Problem) {
 	for ref, l := range b.late {
-		if _, ok := v.known[ref]; !ok {
+		if _, ok := v.Known[ref]; !ok {
 			continue
 		}
 		what := "problems change"

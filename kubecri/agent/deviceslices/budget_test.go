@@ -41,8 +41,8 @@ var began = time.Unix(1000, 0)
 
 func newFlooded(t *testing.T) *flooded {
 	return &flooded{T: t, now: began, view: view{
-		node: "node-a", owner: v1alpha1.NodeOwner("node-a", "u"), complete: true,
-		known: map[v1alpha1.ConfigurationReference]Known{}}}
+		node: "node-a", owner: v1alpha1.NodeOwner("node-a", "u"),
+		State: State{Complete: true, Known: map[v1alpha1.ConfigurationReference]Known{}}}}
 }
 
 // sees sets the devices of a Configuration, from their ids and the text of a property.
@@ -53,7 +53,7 @@ func (f *flooded) sees(ref v1alpha1.ConfigurationReference, devices map[string]s
 		k.Devices[hash] = reports.Device{Device: discovery.Device{ID: id, Properties: map[string]string{"TXT": text}},
 			Hash: hash, Shared: true, Size: len(text) + 200}
 	}
-	f.known[ref] = k
+	f.Known[ref] = k
 }
 
 // pass is a second, at whose end the node writes.
@@ -244,7 +244,7 @@ func TestNewNamesStarveNoDevice(t *testing.T) {
 
 // Whoever lowers spec.maxDevices in a flood does not wait for what was spent of the larger burst.
 func TestALowerLimitIsNoDebt(t *testing.T) {
-	v := &view{known: map[v1alpha1.ConfigurationReference]Known{cam: {MaxDevices: 10}}}
+	v := &view{State: State{Known: map[v1alpha1.ConfigurationReference]Known{cam: {MaxDevices: 10}}}}
 	for left, want := range map[float64]float64{1 << 20: 1 << 20, 64 << 20: v.burst(cam), -1 << 20: -1 << 20} {
 		b := budget{accounts: map[v1alpha1.ConfigurationReference]*account{cam: {left: left, burst: 70 << 20}}}
 		if got := b.left(v, cam); got != want {
@@ -295,7 +295,7 @@ func TestAFlappingProblemDelaysNoDevice(t *testing.T) {
 	f := newFlooded(t)
 	for second := range 600 {
 		attempt := fmt.Sprint("attempt ", second)
-		f.view.problems = []v1alpha1.Problem{{Configuration: &cam, Reason: "DiscoveryFailed", Message: attempt}}
+		f.view.Problems = []v1alpha1.Problem{{Configuration: &cam, Reason: "DiscoveryFailed", Message: attempt}}
 		seen := ids(second/10, "camera", "") // one more each ten seconds
 		f.sees(cam, seen)
 		if f.pass(); len(f.written(cam)) != len(seen) {
@@ -305,7 +305,7 @@ func TestAFlappingProblemDelaysNoDevice(t *testing.T) {
 	if got := f.counts; got.writes > 90 { // 60 of devices, some of these with a problem
 		t.Errorf("%+v, want few writes", got)
 	}
-	f.view.problems = nil
+	f.view.Problems = nil
 	f.now = f.now.Add(maxWait)
 	if f.pass(); len(f.problemsIn()) > 0 {
 		t.Errorf("problems %v are left", f.problemsIn())

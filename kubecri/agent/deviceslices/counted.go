@@ -3,6 +3,7 @@ package deviceslices
 import (
 	"iter"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -18,8 +19,7 @@ func Counted(node string, slices []*v1alpha1.DeviceSlice, oldest v0.Oldest,
 				d := &s.Spec.Devices[i]
 				c := oldest.ResourceOwner(d.Instance())
 				if s.Spec.NodeName != node || c == nil || c.Spec.Discovery != nil ||
-					!d.CountsFor(v1alpha1.ConfigurationReference{Namespace: c.Namespace, Name: c.Name},
-						c.Spec.HashDigits(), node) {
+					!d.CountsFor(reports.Reference(c), c.Spec.HashDigits(), node) {
 					continue
 				}
 				if !yield(c, d) {

@@ -151,7 +151,7 @@ func (v *view) without(held map[deviceKey]bool, changes []change) *view {
 	was, _ := problemsOf(v.slices)
 	is, _ := problemsOf(planned(v.slices, changes))
 	w := *v
-	w.known = maps.Clone(v.known)
+	w.Known = maps.Clone(v.Known)
 	devices := map[v1alpha1.ConfigurationReference]map[string]reports.Device{} // of those with some that are held
 	for key := range held {
 		ref := key.configuration
@@ -160,23 +160,23 @@ func (v *view) without(held map[deviceKey]bool, changes []change) *view {
 			continue
 		}
 		if devices[ref] == nil {
-			devices[ref] = maps.Clone(v.known[ref].Devices)
+			devices[ref] = maps.Clone(v.Known[ref].Devices)
 		}
 		delete(devices[ref], key.hash)
 	}
 	for _, s := range v.slices {
 		for i := range s.Spec.Devices {
 			d := &s.Spec.Devices[i]
-			f, seen := v.known[d.Configuration].Devices[d.Hash]
+			f, seen := v.Known[d.Configuration].Devices[d.Hash]
 			if held[deviceKey{d.Configuration, d.Hash}] && seen && f.ID == d.ID && f.Shared == d.Shared && !d.Gone {
 				devices[d.Configuration][d.Hash] = asWritten(d)
 			}
 		}
 	}
 	for ref, devices := range devices {
-		k := w.known[ref]
+		k := w.Known[ref]
 		k.Devices = devices
-		w.known[ref] = k
+		w.Known[ref] = k
 	}
 	w.decided = append([]v1alpha1.Problem{}, slices.Concat(slices.Collect(maps.Values(is))...)...)
 	slices.SortFunc(w.decided, compareProblems)

@@ -32,19 +32,11 @@ type view struct {
 	node   string
 	owner  metav1.OwnerReference
 	slices []*v1alpha1.DeviceSlice // the node's
-	// known has all Configurations whose devices need not go.
-	known map[v1alpha1.ConfigurationReference]Known
-	// problems each name a Configuration.
-	problems []v1alpha1.Problem
-	// decided are the problems to write, instead of problems and those that plan adds. Nil for these.
+	State
+	// decided are the problems to write, instead of Problems and those that plan adds. Nil for these.
 	decided []v1alpha1.Problem
-	// complete is true when all is known that there is to report. Then the node has a
-	// slice even if it has no devices.
-	complete bool
 	// taken are names of slices that belong to other nodes.
 	taken map[string]bool
-	// holds reports whether the node holds slots of an Instance, or that is not known. Nil for no.
-	holds func(instance string) bool
 }
 
 // Known is what is known of one Configuration's devices. The zero value is that
@@ -87,11 +79,11 @@ type deviceKey struct {
 // missing in between. Pure: nothing but the view counts, and it is not changed.
 func plan(v *view) (first, then []change) {
 	drafts, placed := v.keep()
-	reported := slices.Clone(v.problems)
-	for _, ref := range slices.SortedFunc(maps.Keys(v.known), func(a, b v1alpha1.ConfigurationReference) int {
+	reported := slices.Clone(v.Problems)
+	for _, ref := range slices.SortedFunc(maps.Keys(v.Known), func(a, b v1alpha1.ConfigurationReference) int {
 		return cmp.Compare(a.String(), b.String())
 	}) {
-		if out := v.add(&drafts, ref, v.known[ref], placed); out > 0 {
+		if out := v.add(&drafts, ref, v.Known[ref], placed); out > 0 {
 			reported = append(reported, v1alpha1.Problem{Configuration: &ref, Reason: "TooManyDevices", Message: fmt.Sprintf(
 				"%d devices are left out: a node reports at most %d DeviceSlices of %d devices or %d KiB each; have discovery find fewer, or report fewer properties of each",
 				out, v1alpha1.MaxSlices, v1alpha1.MaxDevices, v1alpha1.MaxSliceBytes>>10)})
@@ -104,7 +96,7 @@ func plan(v *view) (first, then []change) {
 			main = d
 		}
 	}
-	if main == nil && (v.complete || len(reported) > 0) {
+	if main == nil && (v.Complete || len(reported) > 0) {
 		main = v.draft(&drafts, "")
 	}
 	for _, d := range drafts {
@@ -148,7 +140,7 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 		var changed []int // devices that may need more room now
 		for _, device := range s.Spec.Devices {
 			key := deviceKey{device.Configuration, device.Hash}
-			k, stays := v.known[key.configuration]
+			k, stays := v.Known[key.configuration]
 			f, seen := k.Devices[key.hash]
 			switch {
 			case placed[key]: // in two slices since it moved
@@ -187,7 +179,7 @@ func (v *view) keep() (drafts []*draft, placed map[deviceKey]bool) {
 // keeps reports whether a device that the node does not see stays listed, as gone: claims
 // of its slots count while it is. With spec.discovery other nodes list it.
 func (v *view) keeps(d *draft, device *v1alpha1.Device) bool {
-	return d.label == "" && v.holds != nil && v.holds(device.Instance())
+	return d.label == "" && v.Holds != nil && v.Holds(device.Instance())
 }
 
 // add puts the Configuration's devices that are in no slice into the first ones that
@@ -257,7 +249,7 @@ func (v *view) slice(d *draft, problems []v1alpha1.Problem) *v1alpha1.DeviceSlic
 func (v *view) size(d *draft) int {
 	if d.bytes == 0 {
 		for i := range d.devices {
-			if f, ok := v.known[d.devices[i].Configuration].Devices[d.devices[i].Hash]; ok {
+			if f, ok := v.Known[d.devices[i].Configuration].Devices[d.devices[i].Hash]; ok {
 				d.bytes += f.Size
 			} else {
 				d.bytes += reports.Size(d.devices[i])

@@ -49,9 +49,10 @@ func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid")}
 		for pass := range 3 {
-			v.known, v.complete = map[v1alpha1.ConfigurationReference]Known{}, rapid.Bool().Draw(t, "complete")
+			v.Known, v.Complete = map[v1alpha1.ConfigurationReference]Known{}, rapid.Bool().Draw(t, "complete")
 			ref := reports.Reference(configurations[0])
-			v.problems = slices.Repeat([]v1alpha1.Problem{{Configuration: &ref}}, rapid.SampledFrom([]int{0, 0, 1, 70}).Draw(t, "problems"))
+			v.Problems = slices.Repeat([]v1alpha1.Problem{{Configuration: &ref}},
+				rapid.SampledFrom([]int{0, 0, 1, 70}).Draw(t, "problems"))
 			want, unusable := map[string]int{}, map[string]bool{}
 			for i, c := range configurations {
 				if rapid.IntRange(0, 4).Draw(t, "gone") == 0 {
@@ -92,16 +93,16 @@ func TestPlan(t *testing.T) {
 				for _, f := range k.Devices {
 					want[f.ID], unusable[f.ID] = 1, f.Unschedulable
 				}
-				v.known[reports.Reference(c)] = k
+				v.Known[reports.Reference(c)] = k
 			}
 			// Of what goes, devices of which the node holds slots stay listed, as gone.
 			gone := map[string]bool{}
-			if v.holds = nil; rapid.Bool().Draw(t, "holds slots") {
+			if v.Holds = nil; rapid.Bool().Draw(t, "holds slots") {
 				residue := rapid.IntRange(0, 2).Draw(t, "held")
-				v.holds = func(instance string) bool { return int(instance[len(instance)-1])%3 == residue }
+				v.Holds = func(instance string) bool { return int(instance[len(instance)-1])%3 == residue }
 				for _, s := range v.slices {
 					for _, d := range s.Spec.Devices {
-						if want[d.ID] == 0 && s.Labels[DiscoveryLabel] == "" && v.holds(d.Instance()) {
+						if want[d.ID] == 0 && s.Labels[DiscoveryLabel] == "" && v.Holds(d.Instance()) {
 							want[d.ID], unusable[d.ID], gone[d.ID] = 1, true, true
 						}
 					}
@@ -140,7 +141,7 @@ func TestPlan(t *testing.T) {
 				bytes := 0
 				for _, d := range s.Spec.Devices {
 					bytes += reports.Size(d)
-					k := v.known[d.Configuration]
+					k := v.Known[d.Configuration]
 					if d.Unschedulable != unusable[d.ID] {
 						t.Fatalf("device %s is unschedulable: %t, want %t", d.ID, d.Unschedulable, unusable[d.ID])
 					}
@@ -156,7 +157,7 @@ func TestPlan(t *testing.T) {
 					t.Fatalf("slice %s has %d devices of %d bytes and %d problems", s.Name, len(s.Spec.Devices), bytes, len(s.Spec.Problems))
 				}
 			}
-			if len(v.slices) == 0 && (v.complete || len(v.problems) > 0) {
+			if len(v.slices) == 0 && (v.Complete || len(v.Problems) > 0) {
 				t.Fatal("no slice")
 			}
 			if first, then = plan(v); len(first)+len(then) > 0 {
@@ -183,7 +184,8 @@ func TestProblemsHaveAnOrder(t *testing.T) {
 
 // BenchmarkPlan plans what a change of one of 10,000 devices takes.
 func BenchmarkPlan(b *testing.B) {
-	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid"), known: map[v1alpha1.ConfigurationReference]Known{}}
+	v := &view{node: "node-a", owner: v1alpha1.NodeOwner("node-a", "uid"),
+		State: State{Known: map[v1alpha1.ConfigurationReference]Known{}}}
 	for i := range 50 {
 		c := configuration(fmt.Sprintf("cam%d", i))
 		var devices []discovery.Device
@@ -191,7 +193,7 @@ func BenchmarkPlan(b *testing.B) {
 			id := fmt.Sprintf("foo%d", n)
 			devices = append(devices, discovery.Device{ID: id, Properties: map[string]string{"ID": id, "PATH": "/dev/" + id}})
 		}
-		v.known[reports.Reference(c)] = reported(c, "", devices...)
+		v.Known[reports.Reference(c)] = reported(c, "", devices...)
 	}
 	first, _ := plan(v)
 	v.slices = apply(nil, first...)

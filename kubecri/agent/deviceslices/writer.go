@@ -35,6 +35,12 @@ const (
 	maxPause = time.Second
 )
 
+// Retries paces what the API server refused: after 50 ms, doubled up to 10 s, short
+// enough that an API server that returns finds its nodes soon.
+func Retries() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9, Cap: 10 * time.Second}
+}
+
 // errTaken is returned when a slice of another node has the name.
 var errTaken = errors.New("another node has a DeviceSlice of this name, so this node takes another name")
 
@@ -55,21 +61,19 @@ type Config struct {
 	State func() State
 	// Held is called with how many changes of devices of each Configuration wait, at each look. Nil for no.
 	Held func(map[v1alpha1.ConfigurationReference]int)
-	// Backoff paces what the API server refused.
-	Backoff func() wait.Backoff
-	Clock   clock.WithTicker
 }
 
 // State is what is known of the node's devices.
 type State struct {
 	// Known has the Configurations that own their names, and what is known of their
-	// devices.
+	// devices. These need not go.
 	Known map[v1alpha1.ConfigurationReference]Known
 	// Exist has all Configurations: devices of others may go.
 	Exist map[v1alpha1.ConfigurationReference]bool
 	// Problems each name a Configuration.
 	Problems []v1alpha1.Problem
-	// Complete is true when all is known that there is to report.
+	// Complete is true when all is known that there is to report. Then the node has a
+	// slice even if it has no devices.
 	Complete bool
 	// Holds reports whether the node holds slots of an Instance, or that is not known: its device
 	// stays listed, though it is gone. Nil for no.
@@ -90,11 +94,16 @@ type Writer struct {
 // New returns a Writer, to be started with Run.
 func New(config Config) *Writer {
 	return &Writer{config: config, dirty: make(chan struct{}, 1),
-		own: ownwrites.New[*v1alpha1.DeviceSlice](config.Clock), taken: map[string]bool{}}
+		own: ownwrites.New[*v1alpha1.DeviceSlice](clock.RealClock{}), taken: map[string]bool{}}
 }
 
 // Wake says that State, the Node object or Slices may have changed. It does not block.
-func (w *Writer) Wake() { wake(w.dirty) }
+func (w *Writer) Wake() {
+	select {
+	case w.dirty <- struct{}{}:
+	default: // it is awake
+	}
+}
 
 // SliceGone says that Slices has lost a slice, which was as given last. It does not block.
 func (w *Writer) SliceGone(last *v1alpha1.DeviceSlice) {
@@ -116,20 +125,20 @@ func (w *Writer) Own() []*v1alpha1.DeviceSlice {
 
 // Run writes until ctx ends.
 func (w *Writer) Run(ctx context.Context) {
-	backoff, pause, last := w.config.Backoff(), minPause, time.Time{}
+	backoff, pause, last := Retries(), minPause, time.Time{}
 	for {
 		if !w.awaitNews(ctx) {
 			return
 		}
-		early := pause - w.config.Clock.Since(last)
+		early := pause - time.Since(last)
 		if early > 0 {
-			w.sleep(ctx, early)
+			sleep(ctx, early)
 			select { // what has come meanwhile is in this pass
 			case <-w.dirty:
 			default:
 			}
 		}
-		started := w.config.Clock.Now()
+		started := time.Now()
 		wrote, err := w.sync(ctx)
 		switch {
 		case !wrote && err == nil:
@@ -140,12 +149,12 @@ func (w *Writer) Run(ctx context.Context) {
 			last, pause = started, minPause
 		}
 		if err == nil || ctx.Err() != nil {
-			backoff = w.config.Backoff()
+			backoff = Retries()
 			continue
 		}
 		klog.FromContext(ctx).Error(err, "Cannot write all DeviceSlices, trying again")
 		w.Wake()
-		w.sleep(ctx, backoff.Step())
+		sleep(ctx, backoff.Step())
 	}
 }
 
@@ -153,9 +162,7 @@ func (w *Writer) Run(ctx context.Context) {
 func (w *Writer) awaitNews(ctx context.Context) bool {
 	var due <-chan time.Time
 	if d, ok := w.due(); ok {
-		timer := w.config.Clock.NewTimer(d)
-		defer timer.Stop()
-		due = timer.C()
+		due = time.After(d)
 	}
 	select {
 	case <-w.dirty:
@@ -170,7 +177,7 @@ func (w *Writer) awaitNews(ctx context.Context) bool {
 func (w *Writer) due() (after time.Duration, ok bool) {
 	after, ok = w.own.Forgets()
 	if at := w.budget.next; !at.IsZero() {
-		if held := at.Sub(w.config.Clock.Now()); !ok || held < after {
+		if held := time.Until(at); !ok || held < after {
 			after, ok = held, true
 		}
 	}
@@ -194,7 +201,7 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	first, then, held := w.budget.plan(v, w.config.Clock.Now())
+	first, then, held := w.budget.plan(v, time.Now())
 	if w.config.Held != nil {
 		w.config.Held(held)
 	}
@@ -207,7 +214,7 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 		more, err = w.apply(ctx, then)
 		done = append(done, more...)
 	}
-	w.budget.wrote(v, done, w.config.Clock.Now())
+	w.budget.wrote(v, done, time.Now())
 	if err != nil {
 		return true, err
 	}
@@ -217,23 +224,22 @@ func (w *Writer) sync(ctx context.Context) (wrote bool, err error) {
 
 // view is what is known now, and the slices that there are.
 func (w *Writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, error) {
-	state := w.config.State()
-	v := &view{node: w.config.NodeName, owner: owner, slices: w.Own(), known: state.Known, problems: state.Problems, complete: state.Complete, taken: w.taken, holds: state.Holds}
+	v := &view{node: w.config.NodeName, owner: owner, State: w.config.State(), slices: w.Own(), taken: w.taken}
 	for _, s := range v.slices {
 		for i := range s.Spec.Devices {
 			ref := s.Spec.Devices[i].Configuration
-			if _, ok := v.known[ref]; ok || state.Exist[ref] {
+			if _, ok := v.Known[ref]; ok || v.Exist[ref] {
 				continue
 			}
 			// Pods may use the devices, so a cache alone is not enough.
 			_, err := w.config.Client.AkriV0().Configurations(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 			switch {
 			case err == nil: // its event will come
-				v.known[ref] = Known{}
+				v.Known[ref] = Known{}
 			case !apierrors.IsNotFound(err):
 				return nil, fmt.Errorf("read Configuration %s, of which DeviceSlice %s has devices: %w", ref, s.Name, err)
 			}
-			state.Exist[ref] = true
+			v.Exist[ref] = true
 		}
 	}
 	return v, nil
@@ -318,19 +324,9 @@ func (w *Writer) wrote(s *v1alpha1.DeviceSlice) {
 }
 
 // sleep waits for d, or until ctx ends.
-func (w *Writer) sleep(ctx context.Context, d time.Duration) {
-	timer := w.config.Clock.NewTimer(d)
-	defer timer.Stop()
+func sleep(ctx context.Context, d time.Duration) {
 	select {
-	case <-timer.C():
+	case <-time.After(d):
 	case <-ctx.Done():
-	}
-}
-
-// wake has the channel, which has room for one, say that something is new.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it says so already
 	}
 }

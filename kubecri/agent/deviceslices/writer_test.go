@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -29,7 +28,7 @@ func TestAConflictIsOverwritten(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	w := New(Config{NodeName: "node-a", Client: client, Clock: clock.RealClock{}})
+	w := New(Config{NodeName: "node-a", Client: client})
 	if err := w.put(t.Context(), change{slice: slice("1", "ours")}); err != nil {
 		t.Fatal(err)
 	}

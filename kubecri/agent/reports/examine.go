@@ -30,7 +30,7 @@ const (
 	maxRejections = 1000
 )
 
-// Examination is what examine goes by, besides the report.
+// Examination is what Examine goes by, besides the report.
 type Examination struct {
 	Configuration *v0.Configuration
 	Node          string

@@ -60,18 +60,26 @@ func (g Grace) age(shared bool, since, now time.Time) Age {
 	return Usable
 }
 
+// Earlier returns the earlier of two times, of which one that is zero is never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // next is when age will be another; zero when never again.
 func (g Grace) next(shared bool, since, now time.Time) time.Time {
 	var next time.Time
 	for _, after := range []time.Duration{UnschedulableAfter, g.of(shared)} {
-		if at := since.Add(after); at.After(now) && (next.IsZero() || at.Before(next)) {
-			next = at
+		if at := since.Add(after); at.After(now) {
+			next = Earlier(next, at)
 		}
 	}
 	return next
 }
 
-// reports are what the sources of one Configuration's handler have said, and so what
+// Reports are what the sources of one Configuration's handler have said, and so what
 // is known of its devices:
 //
 //   - reported: a source that works has the device in its last report.
@@ -80,8 +88,6 @@ func (g Grace) next(shared bool, since, now time.Time) time.Time {
 //     over; after UnschedulableAfter no new pods get the device.
 //   - unreported: the node's slices have the device, and no source has reported since the
 //     session began. It is kept as if lost since then, until all sources have reported.
-//
-// Nothing here reads a clock or knows of Kubernetes; times are arguments.
 type Reports struct {
 	grace Grace
 	began time.Time // the session
@@ -170,10 +176,8 @@ func (r *Reports) Report(id string, shared bool, devices map[string]Device, reje
 	}
 	s.reported, s.shared, s.devices, s.rejected, s.lost = true, shared, devices, rejected, time.Time{}
 	if !r.settled {
-		had := maps.Clone(r.had)
-		if had == nil {
-			had = make(map[string]bool, len(devices))
-		}
+		had := make(map[string]bool, len(r.had)+len(devices))
+		maps.Copy(had, r.had)
 		for hash := range devices {
 			had[hash] = true
 		}
@@ -261,7 +265,7 @@ func (r *Reports) unreported(shared bool, now time.Time) Age {
 // Ages are those of shared devices, and of the node's own.
 type Ages struct{ Shared, Local Age }
 
-// of a device that is in the slices and not among devices.
+// Age is that of a device that is in the slices and not among Devices.
 func (st *Standing) Age(hash string, shared bool) Age {
 	switch {
 	case st.Settled || st.Had[hash]:
@@ -276,24 +280,20 @@ func (st *Standing) Age(hash string, shared bool) Age {
 type Standing struct {
 	Devices  map[string]Device // by hash; never changed
 	Rejected []error           // why devices were left out
-	// settled is true when there are no devices but these. Until then those that the
-	// slices have besides, and that are not among had, are as unreported says.
+	// Settled is true when there are no devices but these. Until then those that the
+	// slices have besides, and that are not among Had, are as Unreported says.
 	Settled    bool
 	Had        map[string]bool
 	Unreported Ages
-	// next is when all this changes without a report; zero for never.
+	// Next is when all this changes without a report; zero for never.
 	Next time.Time
 }
 
-// Stands returns what is known now; call expire before. named returns the id of the
+// Stands returns what is known now; call Expire before. named returns the id of the
 // device that has a hash so far, "" for none.
 func (r *Reports) Stands(now time.Time, named func(hash string) string) Standing {
 	st := Standing{Settled: r.settled, Had: r.had, Unreported: Ages{r.unreported(true, now), r.unreported(false, now)}}
-	soonest := func(at time.Time) {
-		if !at.IsZero() && (st.Next.IsZero() || at.Before(st.Next)) {
-			st.Next = at
-		}
-	}
+	soonest := func(at time.Time) { st.Next = Earlier(st.Next, at) }
 	if !r.settled {
 		soonest(r.grace.next(true, r.began, now))
 		soonest(r.grace.next(false, r.began, now))
@@ -333,9 +333,7 @@ func (st *Standing) merge(s *sourceReport, unschedulable bool, named func(hash s
 		return
 	}
 	all := make(map[string]Device, len(st.Devices)+len(s.devices))
-	for hash, f := range st.Devices {
-		all[hash] = f
-	}
+	maps.Copy(all, st.Devices)
 	dropped := 0
 	for _, f := range slices.SortedFunc(maps.Values(s.devices), func(a, b Device) int { return cmp.Compare(a.ID, b.ID) }) {
 		f.Unschedulable = unschedulable
@@ -354,7 +352,8 @@ func (st *Standing) merge(s *sourceReport, unschedulable bool, named func(hash s
 		}
 	}
 	if dropped > 0 {
-		st.Rejected = append(st.Rejected, fmt.Errorf("%s Reports %d devices beyond the %d that are taken of all sources", s.id, dropped, maxDevices))
+		st.Rejected = append(st.Rejected, fmt.Errorf(
+			"%s reports %d devices beyond the %d that are taken of all sources", s.id, dropped, maxDevices))
 	}
 	st.Devices = all
 }

@@ -12,6 +12,25 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
+// Devices beyond those that are taken of all sources are counted.
+func TestMoreDevicesThanAreTaken(t *testing.T) {
+	began, full := time.Unix(1000, 0), map[string]Device{}
+	for i := range maxDevices {
+		id := fmt.Sprint(i)
+		full[id] = Device{Device: discovery.Device{ID: id}, Hash: id}
+	}
+	r := New(DefaultGrace, began, began)
+	r.Join("cam@built-in", true)
+	r.Join("cam@/a.sock", false)
+	r.Report("cam@built-in", true, full, nil)
+	r.Report("cam@/a.sock", true, map[string]Device{"more": {Device: discovery.Device{ID: "more"}, Hash: "more"}}, nil)
+	is := r.Stands(began, func(string) string { return "" })
+	want := "1 devices: cam@/a.sock reports 1 devices beyond the 20000 that are taken of all sources"
+	if got := Summary(is.Rejected); got != want || len(is.Devices) != maxDevices {
+		t.Errorf("%d devices, left out %q, want %d and %q", len(is.Devices), got, maxDevices, want)
+	}
+}
+
 // TestReports runs the stories in testdata/reports. Commands:
 //
 //	begin [registered=30s]        a session with the default grace begins; after that time all

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"syscall"
 
@@ -47,7 +46,7 @@ func descriptorAdvice(limit uint64) error {
 	if limit >= neededDescriptors {
 		return nil
 	}
-	return fmt.Errorf("%w: it may open %d, and needs up to %d", errTooFewFiles, limit, neededDescriptors)
+	return fmt.Errorf("kubecri may open too few files: clients that connect could keep it from serving the kubelet. "+
+		"Set LimitNOFILE=65536 in kubecri's unit, or in that of the container runtime for kubecri's pod: "+
+		"it may open %d, and needs up to %d", limit, neededDescriptors)
 }
-
-var errTooFewFiles = errors.New("kubecri may open too few files: clients that connect could keep it from serving the kubelet. Set LimitNOFILE=65536 in kubecri's unit, or in that of the container runtime for kubecri's pod")

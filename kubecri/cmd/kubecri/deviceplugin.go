@@ -3,28 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"sync"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/component-base/metrics/legacyregistry"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/kubeslot/kubeslot/discovery"
-	"github.com/kubeslot/kubeslot/kubecri/agent"
-	"github.com/kubeslot/kubeslot/kubecri/cdi"
-	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode"
 	"github.com/kubeslot/kubeslot/kubecri/health"
-	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/nodemode"
-	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
+	"github.com/kubeslot/kubeslot/plugins/load"
 )
 
 // devicePluginOptions are those of --mode=device-plugin.
@@ -61,121 +52,41 @@ func (o *devicePluginOptions) dialPodResources() (*grpc.ClientConn, error) {
 }
 
 // runDevicePlugin gives out slots by device plugins of the kubelet until ctx is done.
-func runDevicePlugin(ctx context.Context, o *options) error {
+func runDevicePlugin(ctx context.Context, o *options, runtime *grpc.ClientConn) error {
 	logger := klog.FromContext(ctx)
-	if files, _ := filepath.Glob(filepath.Join(o.devices, "*.so")); len(files) > 0 {
+	if files, _ := load.Files(o.devices); len(files) > 0 {
 		logger.Info("Warning: device plugins of KubeDevice are not loaded: with --mode=device-plugin nobody would assign their devices", "directory", o.devices, "files", len(files))
 	}
-	runtime, err := proxy.Dial(o.runtimeEndpoint)
-	if err != nil {
-		return fmt.Errorf("--runtime-endpoint: %w", err)
-	}
-	defer runtime.Close()
 	podResources, err := o.devicePlugin.dialPodResources()
 	if err != nil {
 		return err
 	}
 	defer podResources.Close()
-	tracer, err := newTracer(ctx, o)
+	n, err := newNode(ctx, o, runtime)
 	if err != nil {
 		return err
 	}
-	cluster, err := newCluster(o.kubeconfig, o.nodeName)
-	if err != nil {
-		return err
-	}
-	cluster.afterRestore = readRestore(ctx, o.stateDir)
-	numbers := metrics.New(registry{})
-	registrySources, handlers, err := o.sources(ctx, numbers)
-	if err != nil {
-		return err
-	}
-	writer, err := nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes,
-		Metrics: numbers})
-	if err != nil {
-		return err
-	}
-	var plugins *devicepluginmode.Plugins
-	discoverer, err := agent.New(agent.Config{
-		NodeName: o.nodeName, Client: cluster.client, KubeClient: cluster.kube,
-		Configurations: cluster.Configurations, Slices: cluster.Slices, SliceCreated: cluster.SliceCreated, Nodes: cluster.Nodes, Recorder: cluster.events,
-		Registry: registrySources, NoEndpoints: o.discovery.directory == "", Grace: o.discovery.grace, AllowedPaths: o.discovery.allowed,
-		PropertyNamespaces: o.discovery.propertySpaces, Metrics: numbers,
-		NotifyHolders: func(instance, reason, message string) {
-			plugins.NodeClaims().RecordEvents(instance, reason, message)
-		},
-		Held: func() (map[string]bool, bool) { return plugins.Held() },
+	plugins, err := devicepluginmode.New(devicepluginmode.Config{
+		Config: n.claimsConfig(o), Slices: n.cluster.Slices, Devices: n.agent.Devices, Device: n.device,
+		CDI:          n.byName(),
+		PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
+		Directory:    o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, ListedChanged: n.node.Wake,
 	})
 	if err != nil {
 		return err
 	}
-	config := devicepluginmode.Config{
-		Config: claims.Config{Node: o.nodeName, Client: cluster.client,
-			Configurations: cluster.Configurations, Claims: cluster.Claims, Pods: cluster.Pods, Nodes: cluster.Nodes,
-			Runtime: runtimeapi.NewRuntimeServiceClient(runtime), Events: cluster.events,
-			Checkpoint: filepath.Join(o.stateDir, checkpointFile), Metrics: numbers, Tracer: tracer,
-			HeldChanged: discoverer.HeldChanged, Believable: cluster.believable},
-		Slices: cluster.Slices, Devices: discoverer.Devices,
-		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
-			return waitDevice(ctx, instance, plugins.NodeClaims(), discoverer, o.discovery.allowed)
-		},
-		PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
-		Directory:    o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, ListedChanged: writer.Wake,
-	}
-	var byName *cdi.Injector
-	if o.cdiDir != "" {
-		byName = cdi.NewInjector(o.cdiDir, runtimeapi.NewRuntimeServiceClient(runtime))
-		config.CDI = byName.Device
-	}
-	if plugins, err = devicepluginmode.New(config); err != nil {
+	n.claims = plugins.NodeClaims()
+	n.works = append(n.works, plugins.Run)
+	if err := n.addDRA(o); err != nil {
 		return err
 	}
-	driver, err := o.newDRA(cluster, plugins.NodeClaims(), discoverer, byName, runtime)
-	if err != nil {
-		return err
-	}
-	writer.Add("mode", nodemode.Config{Served: plugins.Served}.Plan())
-
-	cluster.recordEvents()
-	if o.metricsAddress != noMetrics {
-		endpoints, err := secured(health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
-			cluster.informersSynced(),
-			{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }},
-			containersListed(plugins.NodeClaims().ResyncError), checkpointWritten(plugins.NodeClaims().CheckpointError),
-			openFiles(),
-		}}, o, cluster.kube, numbers)
-		if err != nil {
-			return err
-		}
-		go endpoints.Serve(ctx, o.metricsAddress)
-	}
-	notify(logger, systemd.Ready) // the kubelet needs not wait for us
-	go systemd.Watchdog(ctx, func(context.Context) error { return nil })
-	context.AfterFunc(ctx, func() { notify(logger, systemd.Stopping) })
-	logger.Info("Giving out slots by device plugins of the kubelet", "directory", o.devicePlugin.directory, "runtime", path(o.runtimeEndpoint), "node", o.nodeName)
-
-	var running sync.WaitGroup
-	running.Go(func() { cluster.run(ctx) })
-	running.Go(func() { discoverer.Run(ctx) })
-	if handlers != nil {
-		running.Go(func() { handlers.Run(ctx) })
-	}
-	running.Go(func() { plugins.Run(ctx) })
-	running.Go(func() { driver.Run(ctx) })
-	running.Go(func() { writer.Run(ctx) })
-	if byName != nil {
-		running.Go(func() { byName.Run(ctx, discoverer) })
-		running.Go(func() { onReconnect(ctx, runtime, func() { byName.Probe(ctx) }) })
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); running.Wait() }()
-	<-ctx.Done()
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	select {
-	case <-ended:
-	case <-stopping.Done(): // whatever is undone is done by the next life
-	}
-	tracer.Shutdown(stopping)
-	return nil
+	n.node.Add("mode", nodemode.Config{Served: plugins.Served}.Plan())
+	registered := health.Check{Name: "registered", Run: func(context.Context) error { return plugins.Registered() }}
+	return n.work(ctx, o, n.endpoints(registered), isAlive, func(ctx context.Context) error {
+		notify(logger, systemd.Ready) // the kubelet needs not wait for us
+		logger.Info("Giving out slots by device plugins of the kubelet", "directory", o.devicePlugin.directory,
+			"runtime", path(o.runtimeEndpoint), "node", o.nodeName)
+		<-ctx.Done()
+		return nil
+	})
 }

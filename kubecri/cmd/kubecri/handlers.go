@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/udev"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
 	"github.com/kubeslot/kubeslot/discovery/usb"
+	"github.com/kubeslot/kubeslot/kubecri/agent"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/kubecri/hostpaths"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
@@ -38,10 +39,10 @@ var builtIns = []builtIn{
 	{debugecho.Name, func(o *discoveryOptions) discovery.Handler {
 		return &debugecho.Handler{AvailabilityFile: o.debugEchoFile}
 	}},
-	{udev.Name, func(o *discoveryOptions) discovery.Handler { return &udev.Handler{Tree: o.tree, Monitor: o.monitor} }},
+	{udev.Name, func(o *discoveryOptions) discovery.Handler { return &udev.Handler{Monitor: o.monitor} }},
 	{onvif.Name, func(o *discoveryOptions) discovery.Handler { return &onvif.Handler{Interfaces: o.onvifInterfaces} }},
 	{opcua.Name, func(*discoveryOptions) discovery.Handler { return &opcua.Handler{} }},
-	{usb.Name, func(o *discoveryOptions) discovery.Handler { return &usb.Handler{Tree: o.tree, Monitor: o.monitor} }},
+	{usb.Name, func(o *discoveryOptions) discovery.Handler { return &usb.Handler{Monitor: o.monitor} }},
 	{mdns.Name, func(o *discoveryOptions) discovery.Handler { return &mdns.Handler{Interfaces: o.mdnsInterfaces} }},
 }
 
@@ -112,8 +113,8 @@ func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err e
 				name, strings.Join(builtInNames(), ", ")))
 		}
 	}
-	if o.directory != "" && !filepath.IsAbs(o.directory) {
-		bad("discovery-handlers-directory", fmt.Errorf("%q is not an absolute path", o.directory))
+	if o.directory != "" {
+		bad("discovery-handlers-directory", absolute(o.directory))
 	}
 	if o.worker != workerProcess && o.worker != workerNone && !filepath.IsAbs(o.worker) {
 		bad("discovery-worker", fmt.Errorf("%q: want %s, %s or the absolute path of a socket",
@@ -131,10 +132,26 @@ func (o *discoveryOptions) complete(stateDir string, bad func(flag string, err e
 		o.debugEchoFile = filepath.Join(stateDir, "debug-echo-availability.txt")
 	}
 	for flag, path := range map[string]string{"sysfs": o.tree.Sys, "udev-data": o.tree.UdevData, "dev": o.tree.Dev} {
-		if !filepath.IsAbs(path) {
-			bad(flag, fmt.Errorf("%q is not an absolute path", path))
-		}
+		bad(flag, absolute(path))
 	}
+}
+
+// newAgent makes the agent, and the server that adds handlers to it; nil for no others. The config has what
+// differs between modes.
+func (o *options) newAgent(ctx context.Context, c *cluster, numbers *metrics.Metrics, config agent.Config) (
+	*agent.Agent, *remote.Server, error) {
+	registry, server, err := o.sources(ctx, numbers)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.NodeName, config.Client, config.KubeClient, config.Recorder = o.nodeName, c.client, c.kube, c.events
+	config.Configurations, config.Nodes = c.Configurations, c.Nodes
+	config.Slices, config.SliceCreated = c.Slices, c.SliceCreated
+	config.Registry, config.NoEndpoints = registry, server == nil
+	config.Grace, config.AllowedPaths = o.discovery.grace, o.discovery.allowed
+	config.PropertyNamespaces, config.Metrics = o.discovery.propertySpaces, numbers
+	a, err := agent.New(config)
+	return a, server, err
 }
 
 // sources returns a registry with the built-in handlers that are to run, and the

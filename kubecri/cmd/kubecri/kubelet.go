@@ -74,8 +74,8 @@ func asksForCompat(arg string) bool {
 
 // flagError says of a flag that does not exist whose it is, or which was meant.
 func flagError(cmd *cobra.Command, err error) error {
-	var missing *pflag.NotExistError
-	if !errors.As(err, &missing) {
+	missing, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
 		return err
 	}
 	name := missing.GetSpecifiedName()

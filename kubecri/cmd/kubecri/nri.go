@@ -2,31 +2,28 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/health"
+	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
-	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 )
 
 // runNRI is a plugin of the runtime until ctx is done.
-func runNRI(ctx context.Context, o *options) error {
+func runNRI(ctx context.Context, o *options, runtime *grpc.ClientConn) error {
 	logger := klog.FromContext(ctx)
-	runtime, err := proxy.Dial(o.runtimeEndpoint)
-	if err != nil {
-		return fmt.Errorf("--runtime-endpoint: %w", err)
-	}
-	defer runtime.Close()
-	client := runtimeapi.NewRuntimeServiceClient(runtime)
-	n, err := newNode(ctx, o, runtime, metrics.New(registry{}))
+	n, err := newScheduled(ctx, o, runtime)
 	if err != nil {
 		return err
 	}
-	n.nriPlugin, n.ownPod = o.nriName, ownPod(serviceAccount)
+	mode := nodemode.Config{NRIPlugin: o.nriName}
+	if own := ownPod(serviceAccount); own.Namespace != "" {
+		mode.PodNamespace = kubecriNamespace(own, n.cluster.Pods.Lister())
+	}
+	n.node.Add("mode", mode.Plan())
 	plugin, err := nri.New(nri.Config{
 		Node: o.nodeName, Socket: path(o.nriSocket), Name: o.nriName, Index: o.nriIndex,
 		Admitter: n.admitter, Claims: n.claims, Condition: n.node.Set, Tracer: n.tracer,
@@ -34,8 +31,8 @@ func runNRI(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	alive := func(context.Context) error { return nil } // who runs this does
-	return n.work(ctx, o, nriEndpoints(plugin, client, n), alive, func(ctx context.Context) error {
+	connected := health.Check{Name: "nri", Run: func(context.Context) error { return plugin.Connected() }}
+	return n.work(ctx, o, n.endpoints(connected, criCheck(n.cri, "")), isAlive, func(ctx context.Context) error {
 		go func() {
 			select {
 			case <-plugin.Ready():

@@ -15,9 +15,9 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/kubeslot/kubeslot/kubecri/install/check"
-	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
@@ -203,7 +203,7 @@ func (o *options) complete() error {
 		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two, and the kubelet's containerRuntimeEndpoint is where kubecri listens", listen))
 	}
 	if o.nodeName == "" {
-		name, err := kubeletargs.NodeName(o.kubelet.hostnameOverride)
+		name, err := nodeutil.GetHostname(o.kubelet.hostnameOverride)
 		bad("node-name", err)
 		o.nodeName = name
 	}
@@ -219,8 +219,8 @@ func (o *options) complete() error {
 			bad(flag, fmt.Errorf("%s is negative", d))
 		}
 	}
-	for flag, d := range map[string]time.Duration{
-		"claim-resync": o.claimResync, "device-timeout": o.deviceTimeout, "advertise-interval": o.advertiseInterval} {
+	for flag, d := range map[string]time.Duration{"claim-resync": o.claimResync, "device-timeout": o.deviceTimeout,
+		"advertise-interval": o.advertiseInterval, "cridevices-timeout": o.devicesTimeout} {
 		if d < 100*time.Millisecond {
 			bad(flag, fmt.Errorf("%s: want at least 100ms", d))
 		}
@@ -232,25 +232,26 @@ func (o *options) complete() error {
 		_, err := os.ReadDir(o.devices)
 		bad("cridevices", err)
 	}
-	if o.devicesTimeout < 100*time.Millisecond {
-		bad("cridevices-timeout", fmt.Errorf("%s: want at least 100ms", o.devicesTimeout))
-	}
 	o.sockets.complete(o.devicesTimeout, bad)
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))
 	}
-	if !filepath.IsAbs(o.devicePlugin.directory) {
-		bad("kubelet-device-plugin-dir", fmt.Errorf("%q is not an absolute path", o.devicePlugin.directory))
-	}
-	if !filepath.IsAbs(o.stateDir) {
-		bad("state-dir", fmt.Errorf("%q is not an absolute path", o.stateDir))
-	}
-	if o.cdiDir != "" && !filepath.IsAbs(o.cdiDir) {
-		bad("cdi-dir", fmt.Errorf("%q is not an absolute path", o.cdiDir))
+	bad("kubelet-device-plugin-dir", absolute(o.devicePlugin.directory))
+	bad("state-dir", absolute(o.stateDir))
+	if o.cdiDir != "" {
+		bad("cdi-dir", absolute(o.cdiDir))
 	}
 	o.discovery.complete(o.stateDir, bad)
 	return errors.Join(errs...)
+}
+
+// absolute is an error for any other path.
+func absolute(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is not an absolute path", path)
+	}
+	return nil
 }
 
 // verifier is what takes only signed assignments, nil where no keys are given.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
@@ -105,7 +104,7 @@ func TestReadyzTellsOfDevicePlugins(t *testing.T) {
 	go plugins.Run(ctx)
 	plugins.Tried(ctx)
 	bad := []*load.FileError{{File: "bad.so", Findings: []load.Finding{{Reason: load.NotAPlugin, Text: "is not a shared object"}}}}
-	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false, &node{cluster: cluster, plugins: plugins, badPlugins: bad}).Ready {
+	for _, check := range (&node{cluster: cluster, plugins: plugins, badPlugins: bad}).endpoints().Ready {
 		if check.Name != "device-plugins" {
 			continue
 		}

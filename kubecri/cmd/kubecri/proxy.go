@@ -10,13 +10,14 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/intercept"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/kubecri/nodemode"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/kubecri/systemd"
 )
 
 // runProxy serves the kubelet until ctx is done: within milliseconds, whatever else
 // is down.
-func runProxy(ctx context.Context, o *options) error {
+func runProxy(ctx context.Context, o *options, runtime *grpc.ClientConn) error {
 	logger := klog.FromContext(ctx)
 	listen, runtimePath := path(o.listen), path(o.runtimeEndpoint)
 	listener, err := systemd.Listener(listen)
@@ -32,12 +33,6 @@ func runProxy(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	runtime, err := proxy.Dial(o.runtimeEndpoint)
-	if err != nil {
-		return fmt.Errorf("--runtime-endpoint: %w", err)
-	}
-	defer runtime.Close()
-
 	images, err := dialImages(o)
 	if err != nil {
 		return err
@@ -51,13 +46,14 @@ func runProxy(ctx context.Context, o *options) error {
 	}
 	defer shimConn.Close()
 
-	numbers := metrics.New(registry{})
-	n, err := newNode(ctx, o, runtime, numbers)
+	n, err := newScheduled(ctx, o, runtime)
 	if err != nil {
 		return err
 	}
-	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(n.admitter, n.claims, n.tracer), DrainTimeout: o.drainTimeout, Called: numbers.Call,
-		Dropped: func() { numbers.ConnectionDropped(metrics.ServerCRI) }}
+	n.node.Add("mode", nodemode.Config{}.Plan())
+	shimConfig := proxy.Config{Runtime: runtime, Interceptors: intercept.New(n.admitter, n.claims, n.tracer),
+		DrainTimeout: o.drainTimeout, Called: n.metrics.Call,
+		Dropped: func() { n.metrics.ConnectionDropped(metrics.ServerCRI) }}
 	if images != nil {
 		shimConfig.Images = images
 	}
@@ -76,7 +72,8 @@ func runProxy(ctx context.Context, o *options) error {
 			}
 		}
 	}
-	return n.work(ctx, o, endpoints(socket, shimConn, images != nil, n), socket.Run, func(ctx context.Context) error {
+	checked := n.proxyEndpoints(socket, shimConn, images != nil)
+	return n.work(ctx, o, checked, socket.Run, func(ctx context.Context) error {
 		notify(logger, systemd.Ready) // a kubelet that connects is served from here on
 		logger.Info("Serving the kubelet", "listen", listen, "runtime", runtimePath, "images", cmp.Or(o.imageEndpoint, o.runtimeEndpoint), "node", o.nodeName)
 		return shim.Serve(ctx, listener)

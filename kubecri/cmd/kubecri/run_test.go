@@ -190,3 +190,58 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 	}
 	await(t, url+"/healthz", http.StatusServiceUnavailable, "[-]socket failed", "restart kubecri")
 }
+
+// In each mode kubecri begins and ends without API server, runtime and kubelet, and says what is missing.
+func TestModesWithoutAnything(t *testing.T) {
+	const child = "KUBECRI_TEST_MODE"
+	for mode, says := range map[string][]string{
+		modeNRI: {"[-]nri failed", "[-]cri failed", "[!]informers: pods", "[+]device-plugins ok",
+			"[!]containers: list containers", "[+]checkpoint ok"},
+		modeDevicePlugin: {"[+]registered ok", "[!]informers: pods", "[!]containers: list containers",
+			"[+]checkpoint ok"},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			if os.Getenv(child) != mode {
+				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestModesWithoutAnything$/^"+mode+"$")
+				cmd.Env = append(os.Environ(), child+"="+mode)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				return
+			}
+			dir, address := t.TempDir(), freeAddress(t)
+			o := newOptions()
+			set := pflag.NewFlagSet("kubecri", pflag.ContinueOnError)
+			for _, group := range o.flags().FlagSets {
+				set.AddFlagSet(group)
+			}
+			args := []string{"--mode=" + mode, "--node-name=node-a", "--kubeconfig=" + unreachableAPI(t, dir),
+				"--metrics-bind-address=" + address}
+			for flag, file := range map[string]string{"runtime-endpoint": "runtime.sock", "nri-socket": "nri.sock",
+				"kubelet-device-plugin-dir":    "kubelet/device-plugins",
+				"kubelet-pod-resources-socket": "pod-resources.sock", "state-dir": "state", "cdi-dir": "cdi",
+				"discovery-handlers-directory": "handlers"} {
+				args = append(args, "--"+flag+"="+filepath.Join(dir, file))
+			}
+			if err := set.Parse(args); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.complete(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- run(ctx, o) }()
+			code := http.StatusOK
+			if strings.HasPrefix(says[0], "[-]") {
+				code = http.StatusServiceUnavailable
+			}
+			await(t, "http://"+address+"/healthz", http.StatusOK)
+			await(t, "http://"+address+"/readyz", code, says...)
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

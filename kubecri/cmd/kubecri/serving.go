@@ -21,7 +21,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/install/check"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
-	"github.com/kubeslot/kubeslot/kubecri/nri"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 	"github.com/kubeslot/kubeslot/serve/delegatedauth"
 )
@@ -39,26 +38,50 @@ func (registry) CustomMustRegister(c ...componentmetrics.StableCollector) {
 	legacyregistry.CustomMustRegister(c...)
 }
 
-// endpoints are kubecri's metrics and checks. shim leads to our own socket, as
-// the kubelet's connection does; images is whether the image service is another's
-// than the runtime's.
-func endpoints(socket health.Check, shim grpc.ClientConnInterface, images bool, n *node) health.Endpoints {
-	cri := health.Check{Name: "cri", Run: func(ctx context.Context) error {
-		_, err := runtimeapi.NewRuntimeServiceClient(shim).Version(ctx, &runtimeapi.VersionRequest{})
+// endpoints are kubecri's metrics and checks: a mode's own, and those that no mode is without.
+func (n *node) endpoints(own ...health.Check) health.Endpoints {
+	ready := append(own, n.cluster.informersSynced())
+	if n.plugins != nil {
+		ready = append(ready, n.devicePlugins())
+	}
+	return health.Endpoints{Metrics: legacyregistry.Handler(), Ready: append(ready, []health.Check{
+		// Why it is not known what the runtime's containers use.
+		{Name: "containers", Advice: true, Run: func(context.Context) error { return n.claims.ResyncError() }},
+		// Why --state-dir does not have the node's claims, such as a full disk.
+		{Name: "checkpoint", Advice: true, Run: func(context.Context) error {
+			if err := n.claims.CheckpointError(); err != nil {
+				return fmt.Errorf("the node's claims are not saved: containers with slots would wait if kubecri "+
+					"started again without the API server: %w", err)
+			}
+			return nil
+		}},
+		openFiles(),
+	}...)}
+}
+
+// criCheck asks the runtime; through says how, if not directly.
+func criCheck(runtime runtimeapi.RuntimeServiceClient, through string) health.Check {
+	return health.Check{Name: "cri", Run: func(ctx context.Context) error {
+		_, err := runtime.Version(ctx, &runtimeapi.VersionRequest{})
 		if err != nil {
-			return fmt.Errorf("ask the runtime for its version through our socket: %w", err)
+			return fmt.Errorf("ask the runtime for its version%s: %w", through, err)
 		}
 		return nil
 	}}
-	ready := []health.Check{socket, cri, n.cluster.informersSynced(), n.devicePlugins(),
-		containersListed(n.claims.ResyncError),
-		checkpointWritten(n.claims.CheckpointError), openFiles()}
+}
+
+// proxyEndpoints are those of proxy mode. shim leads to our own socket, as the kubelet's connection does; images is
+// whether the image service is another's than the runtime's.
+func (n *node) proxyEndpoints(socket health.Check, shim grpc.ClientConnInterface, images bool) health.Endpoints {
+	own := []health.Check{socket, criCheck(runtimeapi.NewRuntimeServiceClient(shim), " through our socket")}
 	if images {
-		ready = append(ready, health.Check{Name: "images", Run: func(ctx context.Context) error {
+		own = append(own, health.Check{Name: "images", Run: func(ctx context.Context) error {
 			return check.Images(ctx, runtimeapi.NewImageServiceClient(shim))
 		}})
 	}
-	return health.Endpoints{Metrics: legacyregistry.Handler(), Live: []health.Check{socket}, Ready: ready}
+	e := n.endpoints(own...)
+	e.Live = []health.Check{socket}
+	return e
 }
 
 // secured has the endpoints served as their address wants: off the loopback with TLS, and
@@ -86,38 +109,6 @@ func (n *node) devicePlugins() health.Check {
 			wrong = append(wrong, errors.New("not loaded: "+file))
 		}
 		return errors.Join(append(wrong, n.plugins.Failing())...)
-	}}
-}
-
-// containersListed tells why it is not known what the runtime's containers use.
-func containersListed(why func() error) health.Check {
-	return health.Check{Name: "containers", Advice: true, Run: func(context.Context) error { return why() }}
-}
-
-// checkpointWritten tells why --state-dir does not have the node's claims, such as a full disk.
-func checkpointWritten(why func() error) health.Check {
-	return health.Check{Name: "checkpoint", Advice: true, Run: func(context.Context) error {
-		if err := why(); err != nil {
-			return fmt.Errorf("the node's claims are not saved: containers with slots would wait if kubecri started again without the API server: %w", err)
-		}
-		return nil
-	}}
-}
-
-// nriEndpoints are those of NRI mode: there is no socket of ours, and the
-// runtime has no part in whether we are alive.
-func nriEndpoints(plugin *nri.Plugin, runtime runtimeapi.RuntimeServiceClient, n *node) health.Endpoints {
-	return health.Endpoints{Metrics: legacyregistry.Handler(), Ready: []health.Check{
-		{Name: "nri", Run: func(context.Context) error { return plugin.Connected() }},
-		{Name: "cri", Run: func(ctx context.Context) error {
-			_, err := runtime.Version(ctx, &runtimeapi.VersionRequest{})
-			if err != nil {
-				return fmt.Errorf("ask the runtime for its version: %w", err)
-			}
-			return nil
-		}},
-		n.cluster.informersSynced(), n.devicePlugins(), containersListed(n.claims.ResyncError),
-		checkpointWritten(n.claims.CheckpointError), openFiles(),
 	}}
 }
 

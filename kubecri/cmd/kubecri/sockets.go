@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,11 +13,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/advertise"
+	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
@@ -43,8 +42,8 @@ func (o *socketOptions) addTo(flags *pflag.FlagSet) {
 }
 
 func (o *socketOptions) complete(most time.Duration, bad func(flag string, err error)) {
-	if o.directory != "" && !filepath.IsAbs(o.directory) {
-		bad("plugin-sockets", fmt.Errorf("%q is not an absolute path", o.directory))
+	if o.directory != "" {
+		bad("plugin-sockets", absolute(o.directory))
 	}
 	if o.timeout < 100*time.Millisecond || o.timeout > most {
 		bad("plugin-timeout", fmt.Errorf("%s: want at least 100ms, and at most --cridevices-timeout, which is %s",
@@ -85,8 +84,7 @@ func (c *cluster) nodeLabels(ctx context.Context) (labels map[string]string, kno
 // advertised reports whether this node's Node says that device plugins of kubecri give out a resource.
 func (c *cluster) advertised(name types.ResourceName) bool {
 	node, err := c.Nodes.Lister().Get(c.node)
-	return err == nil &&
-		slices.Contains(strings.Split(node.Annotations[advertise.ResourcesAnnotation], ","), string(name))
+	return err == nil && slices.Contains(v1alpha1.PluginResources(node), corev1.ResourceName(name))
 }
 
 // holders returns the containers of this node that were assigned anything of device plugins; not ok
@@ -105,7 +103,7 @@ func (c *cluster) holders() (all []remote.Holder, ok bool) {
 // holdersOf returns the containers of a pod that were assigned anything of device plugins; none once
 // the pod has ended.
 func holdersOf(pod *corev1.Pod) []remote.Holder {
-	if ended(pod) {
+	if informers.PodEnded(pod) {
 		return nil
 	}
 	info, err := assignment.Granted(pod.Annotations, string(pod.UID), pod.Spec.NodeName)
@@ -125,17 +123,13 @@ func holdersOf(pod *corev1.Pod) []remote.Holder {
 	return all
 }
 
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // followHolders calls changed when holders may return something else, until ctx is done.
 func (c *cluster) followHolders(ctx context.Context, changed func()) {
 	registration, err := c.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() },
 		UpdateFunc: func(before, now any) {
 			was, is := before.(*corev1.Pod), now.(*corev1.Pod)
-			if was.UID != is.UID || ended(was) != ended(is) ||
+			if was.UID != is.UID || informers.PodEnded(was) != informers.PodEnded(is) ||
 				was.Annotations[assignment.Annotation] != is.Annotations[assignment.Annotation] {
 				changed()
 			}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 
-	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/remote"
@@ -116,8 +115,7 @@ func TestReadyzNamesPluginsThatAreAway(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); sockets.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for _, check := range endpoints(health.Check{Name: "socket"}, nil, false,
-		&node{cluster: c, plugins: plugins}).Ready {
+	for _, check := range (&node{cluster: c, plugins: plugins}).endpoints().Ready {
 		if check.Name != "device-plugins" {
 			continue
 		}

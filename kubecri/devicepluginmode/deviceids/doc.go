@@ -42,8 +42,8 @@ type Grant struct {
 	Slot slot.Name
 	// Held says that the node holds the slot by this id already.
 	Held bool
-	// Former is the slot that the id stood for until now, to be released once the other
-	// is claimed; nil for none.
+	// Former is the slot that the id stood for until now, to be released before the other is
+	// claimed; nil for none.
 	Former *slot.Name
 }
 

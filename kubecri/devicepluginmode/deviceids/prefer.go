@@ -84,43 +84,41 @@ func (r *Resource) preferDistinct(available, included []string, size int) ([]str
 		}
 	}
 	missing := size - len(included)
-	var fresh, held []candidate
-	taken := map[string]bool{}
+	free := 0 // Instances that fresh ids can get slots of
+	for _, in := range r.Instances {
+		if in.freeSlots() > 0 && !used[in.Name] {
+			free++
+		}
+	}
+	have := len(used) + free
+	var fresh, full, others []candidate // full and others have slots: of Instances without and with free ones
 	rest := without(available, included)
 	slices.SortFunc(rest, compareIDs)
 	for _, id := range rest {
-		if in, _, ok := r.held(id); !ok && r.dynamic(id) {
+		in, _, ok := r.held(id)
+		switch {
+		case !ok && r.dynamic(id):
 			fresh = append(fresh, candidate{id: id})
-		} else if ok && !used[in.Name] && !taken[in.Name] {
-			taken[in.Name] = true
-			held = append(held, candidate{id: id, instance: in, held: true})
+		case !ok || used[in.Name]:
+		case in.freeSlots() == 0:
+			used[in.Name] = true
+			full = append(full, candidate{id: id})
+		default:
+			used[in.Name] = true
+			others = append(others, candidate{id: id})
 		}
 	}
-	slices.SortStableFunc(held, func(a, b candidate) int {
-		return compareBools(a.instance.freeSlots() > 0, b.instance.freeSlots() > 0)
-	})
+	held := slices.Concat(full, others)
 	for n := min(max(missing, 0), len(fresh)); n >= 0; n-- {
-		keep := missing - n // of held
+		keep := max(missing-n, 0) // of held
 		if keep > len(held) {
 			break
 		}
-		free := 0 // Instances that fresh ids can get slots of
-		for _, in := range r.Instances {
-			if in.freeSlots() > 0 && !used[in.Name] && !slices.ContainsFunc(held[:max(keep, 0)], func(h candidate) bool { return h.instance == in }) {
-				free++
-			}
-		}
-		if n+open <= free {
-			return first(included, append(slices.Clone(fresh[:n]), held[:max(keep, 0)]...), size, nil)
+		if n+open <= free-max(keep-len(full), 0) {
+			return first(included, append(slices.Clone(fresh[:n]), held[:keep]...), size, nil)
 		}
 	}
-	have := len(used) + len(taken)
-	for _, in := range r.Instances {
-		if in.freeSlots() > 0 && !used[in.Name] && !taken[in.Name] {
-			have++
-		}
-	}
-	return nil, r.shortage(size, min(have, len(included)+len(fresh)+len(held)))
+	return nil, r.shortage(size, min(have+len(full), len(included)+len(fresh)+len(held)))
 }
 
 // first returns included and the first of the candidates, size of them together. refused

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	nodeutil "k8s.io/component-helpers/node/util"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
@@ -154,14 +154,10 @@ func (c *checker) nri(ctx context.Context) {
 	if c.NRI == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.NRI)
-	if err != nil {
+	if err := dial(ctx, c.NRI); err != nil {
 		c.fail("NRI", "%v. Is NRI on in the runtime, and is --nri-socket its socket? %s", err, switchOn(c.runtimeName))
 		return
 	}
-	conn.Close()
 	c.ok("NRI", "the runtime takes plugins at %s", c.NRI)
 }
 
@@ -177,18 +173,15 @@ func (c *checker) required(ctx context.Context) {
 		c.note("NRI", "whether the runtime requires kubecri is not known: get node %s: %v", c.Node, err)
 		return
 	}
-	for _, condition := range node.Status.Conditions {
-		switch {
-		case condition.Type != v1alpha1.StartsWithoutKubecri:
-		case condition.Status == corev1.ConditionFalse:
-			c.ok("NRI", "%s", condition.Message)
-			return
-		default:
-			c.note("NRI", "%s", condition.Message)
-			return
-		}
+	switch _, condition := nodeutil.GetNodeCondition(&node.Status, v1alpha1.StartsWithoutKubecri); {
+	case condition == nil:
+		c.note("NRI", "whether the runtime starts containers without their devices while kubecri is away is not "+
+			"known: kubecri sees it when a container is created here (docs/nri.md)")
+	case condition.Status == corev1.ConditionFalse:
+		c.ok("NRI", "%s", condition.Message)
+	default:
+		c.note("NRI", "%s", condition.Message)
 	}
-	c.note("NRI", "whether the runtime starts containers without their devices while kubecri is away is not known: kubecri sees it when a container is created here (docs/nri.md)")
 }
 
 func (c *checker) api(ctx context.Context) bool {

@@ -2,8 +2,6 @@ package check
 
 import (
 	"context"
-	"path/filepath"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -29,9 +27,6 @@ type Kubelet struct {
 	Err error
 }
 
-// instanceConfig is kubeadm's.
-const instanceConfig = "/var/lib/kubelet/instance-config.yaml"
-
 // FindKubelet looks for the node's kubelet among the processes.
 func FindKubelet(node string) *Kubelet {
 	running, err := kubeletargs.Running("/proc")
@@ -49,7 +44,7 @@ func FindKubelet(node string) *Kubelet {
 	if k.Changed, k.Err = p.Changed(); k.Err != nil {
 		return k
 	}
-	k.Other, k.Err = kubeletargs.ReadField(p.Root() + instanceConfig)
+	k.Other, k.Err = kubeletargs.ReadField(p.Root() + kubeletargs.InstanceConfig)
 	return k
 }
 
@@ -67,7 +62,7 @@ func (c *checker) kubelet() {
 	case k.PID == 0:
 		c.note("kubelet", "no process of it is seen from here, so it is not known whether it uses %s", c.Listen)
 		return
-	case !sameSocket(k.Endpoint, c.Listen):
+	case !kubeletargs.SameSocket(k.Endpoint, c.Listen):
 		c.fail("kubelet", "process %d uses %s, as %s says, and not kubecri at %s, %s. Run `kubecri install`, or set it there and restart the kubelet",
 			k.PID, k.Endpoint, k.From, c.Listen, past)
 		return
@@ -76,17 +71,10 @@ func (c *checker) kubelet() {
 		return
 	}
 	c.ok("kubelet", "process %d uses %s, as %s says", k.PID, k.Endpoint, k.From)
-	if k.Other != "" && !sameSocket(k.Other, c.Listen) {
-		c.fail("kubelet", "%s says %s: the next `kubeadm upgrade` will have the kubelet use that, bypassing kubecri. Run `kubecri install`, or set it to %s", instanceConfig, k.Other, c.Listen)
+	if k.Other != "" && !kubeletargs.SameSocket(k.Other, c.Listen) {
+		c.fail("kubelet", "%s says %s: the next `kubeadm upgrade` will have the kubelet use that, bypassing kubecri. "+
+			"Run `kubecri install`, or set it to %s", kubeletargs.InstanceConfig, k.Other, c.Listen)
 	}
-}
-
-// sameSocket compares endpoints, with or without unix://; /var/run is /run.
-func sameSocket(a, b string) bool {
-	path := func(endpoint string) string {
-		return strings.TrimPrefix(filepath.Clean(strings.TrimPrefix(endpoint, "unix://")), "/var")
-	}
-	return path(a) == path(b)
 }
 
 // maxSkew is how many minor versions a kubelet may be older than the API server (Kubernetes'

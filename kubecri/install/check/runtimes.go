@@ -3,6 +3,8 @@ package check
 import (
 	"os"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 // runtimeSockets are where runtimes listen by default: containerd, k3s and RKE2, MicroK8s,
@@ -14,7 +16,8 @@ var runtimeSockets = []string{"/run/containerd/containerd.sock", "/run/k3s/conta
 func otherSockets(endpoint string) string {
 	var there []string
 	for _, path := range runtimeSockets {
-		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket && !sameSocket(path, endpoint) {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().Type() == os.ModeSocket && !kubeletargs.SameSocket(path, endpoint) {
 			there = append(there, "unix://"+path)
 		}
 	}

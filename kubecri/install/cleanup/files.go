@@ -158,9 +158,7 @@ func (r *remover) matching(dir string, which func(name, path string) bool) {
 	}
 	entries, err := os.ReadDir(at)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			r.errs = append(r.errs, err)
-		}
+		r.done(dir, err)
 		return
 	}
 	for _, entry := range entries {

@@ -18,7 +18,6 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubeslot/kubeslot/kubecri/advertise"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -45,9 +44,16 @@ var (
 // forgotten the device plugins. It needs: get of the node, patch of its status, list and delete of
 // deviceslices and slotclaims.
 func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, node string) (removed []string, err error) {
-	var errs []error
 	done, err := status(ctx, kube, node)
-	removed, errs = append(removed, done...), append(errs, err)
+	removed = slices.Sorted(maps.Keys(done))
+	errs := []error{err}
+	note := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete %s: %w", what, err))
+			return
+		}
+		removed = append(removed, what)
+	}
 	mine := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 
 	slices, err := client.KubeslotV1alpha1().DeviceSlices().List(ctx, mine)
@@ -58,7 +64,7 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 				continue
 			}
 			err := gone(client.KubeslotV1alpha1().DeviceSlices().Delete(ctx, s.Name, metav1.DeleteOptions{}))
-			removed, errs = note(removed, errs, "deviceslice "+s.Name, err)
+			note("deviceslice "+s.Name, err)
 		}
 	}
 	errs = append(errs, about("list DeviceSlices of node "+node, gone(err)))
@@ -70,13 +76,13 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 				continue
 			}
 			err := gone(client.KubeslotV1alpha1().SlotClaims().Delete(ctx, c.Name, metav1.DeleteOptions{}))
-			removed, errs = note(removed, errs, "slotclaim "+c.Name, err)
+			note("slotclaim "+c.Name, err)
 		}
 	}
 	errs = append(errs, about("list SlotClaims of node "+node, gone(err)))
 	lease := v1alpha1.NodeLease(node)
 	if err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, lease, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // the Node owns it
-		removed, errs = note(removed, errs, "lease "+lease, err)
+		note("lease "+lease, err)
 	}
 	return removed, errors.Join(errs...)
 }
@@ -107,13 +113,6 @@ func Claimed(ctx context.Context, client clientset.Interface, node string) strin
 		"Drain node %s first, and see that `crictl ps` shows no container of these pods", len(held), strings.Join(held, ", "), node)
 }
 
-func note(removed []string, errs []error, what string, err error) ([]string, []error) {
-	if err != nil {
-		return removed, append(errs, fmt.Errorf("delete %s: %w", what, err))
-	}
-	return append(removed, what), errs
-}
-
 func about(what string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -129,42 +128,43 @@ func gone(err error) error {
 	return err
 }
 
-// status takes keys and annotations from the node, until they stay away.
-func status(ctx context.Context, kube kubernetes.Interface, name string) (removed []string, err error) {
-	all := map[string]bool{}
+// status takes keys and annotations from the node, until they stay away, and returns which it took.
+func status(ctx context.Context, kube kubernetes.Interface, name string) (removed map[string]bool, err error) {
+	removed = map[string]bool{}
 	began := time.Now()
 	quiet, p := began, usual
 	for {
 		node, err := kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return slices.Sorted(maps.Keys(all)), nil
+			return removed, nil
 		}
 		if err != nil {
-			return slices.Sorted(maps.Keys(all)), fmt.Errorf("get node %s: %w", name, err)
+			return removed, fmt.Errorf("get node %s: %w", name, err)
 		}
 		if node.Labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin {
 			p = devicePlugin
 		}
-		patch, what := statusPatch(node, all)
+		patch, what := statusPatch(node, removed)
 		if patch == nil {
-			if len(all) == 0 || time.Since(quiet) >= p.quiet {
-				return slices.Sorted(maps.Keys(all)), nil
+			if len(removed) == 0 || time.Since(quiet) >= p.quiet {
+				return removed, nil
 			}
 		} else {
 			if time.Since(began) > p.atMost {
-				return slices.Sorted(maps.Keys(all)), fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for it, run there still?", name, strings.Join(what, ", "))
+				return removed, fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for "+
+					"it, run there still?", name, strings.Join(what, ", "))
 			}
 			if _, err := kube.CoreV1().Nodes().Patch(ctx, name, apitypes.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); gone(err) != nil {
-				return slices.Sorted(maps.Keys(all)), fmt.Errorf("patch the status of node %s: %w", name, err)
+				return removed, fmt.Errorf("patch the status of node %s: %w", name, err)
 			}
 			for _, w := range what {
-				all[w] = true
+				removed[w] = true
 			}
 			quiet = time.Now()
 		}
 		select {
 		case <-ctx.Done():
-			return slices.Sorted(maps.Keys(all)), ctx.Err()
+			return removed, ctx.Err()
 		case <-time.After(p.every):
 		}
 	}
@@ -176,38 +176,37 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 // more.
 func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what []string) {
 	ours := map[corev1.ResourceName]bool{}
-	for name := range strings.SplitSeq(node.Annotations[advertise.ResourcesAnnotation], ",") {
-		if strings.Contains(name, "/") {
-			ours[corev1.ResourceName(name)] = true
-		}
+	for _, name := range v1alpha1.PluginResources(node) {
+		ours[name] = true
 	}
-	metadata, labels, annotations := map[string]any{}, map[string]any{}, map[string]any{}
-	capacity, allocatable := map[string]any{}, map[string]any{}
-	for _, key := range append(strings.Split(node.Annotations[advertise.LabelsAnnotation], ","), v1alpha1.ModeLabel) {
+	labels, annotations := map[string]*string{}, map[string]*string{}
+	capacity, allocatable := nodewriter.Quantities{}, nodewriter.Quantities{}
+	given := strings.Split(node.Annotations[v1alpha1.PluginLabelsAnnotation], ",")
+	for _, key := range append(given, v1alpha1.ModeLabel) {
 		if _, has := node.Labels[key]; has {
 			labels[key] = nil
 			what = append(what, "label "+key)
 		}
 	}
-	for _, key := range []string{assignment.Annotation, advertise.ResourcesAnnotation, advertise.LabelsAnnotation,
-		v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
+	for _, key := range []string{assignment.Annotation, v1alpha1.PluginResourcesAnnotation,
+		v1alpha1.PluginLabelsAnnotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
 		if _, has := node.Annotations[key]; has {
 			annotations[key] = nil
 			what = append(what, "annotation "+key)
 		}
 	}
-	var conditions []map[string]any
+	var conditions []any
 	for _, c := range node.Status.Conditions {
 		if strings.HasPrefix(string(c.Type), nodewriter.ConditionPrefix) {
 			conditions = append(conditions, map[string]any{"type": c.Type, "$patch": "delete"})
 			what = append(what, "condition "+string(c.Type))
 		}
 	}
-	take := func(from corev1.ResourceList, list map[string]any, label string) {
+	take := func(from corev1.ResourceList, list nodewriter.Quantities, label string) {
 		for name := range from {
 			text := label + " " + string(name)
 			if strings.HasPrefix(string(name), assignment.ResourcePrefix) || ours[name] || former[text] {
-				list[string(name)] = nil
+				list[name] = nil
 				what = append(what, text)
 			}
 		}
@@ -218,27 +217,10 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 		return nil, nil
 	}
 	slices.Sort(what)
-	p := map[string]any{}
-	if len(labels) > 0 {
-		metadata["labels"] = labels
-	}
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
-	if len(metadata) > 0 {
-		p["metadata"] = metadata
-	}
-	status := map[string]any{}
-	if len(capacity)+len(allocatable) > 0 {
-		status["capacity"], status["allocatable"] = capacity, allocatable
-	}
-	if len(conditions) > 0 {
-		status["conditions"] = conditions
-	}
-	if len(status) > 0 {
-		p["status"] = status
-	}
-	patch, err := json.Marshal(p)
+	patch, err := json.Marshal(nodewriter.Patch{
+		Metadata: nodewriter.Metadata{Labels: labels, Annotations: annotations},
+		Status:   nodewriter.Status{Capacity: capacity, Allocatable: allocatable, Conditions: conditions},
+	})
 	if err != nil {
 		panic(err) // strings and nils
 	}

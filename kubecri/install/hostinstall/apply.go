@@ -136,7 +136,7 @@ func (a Applier) await(ctx context.Context, p Plan, unit string, what Await, sin
 		if err == nil {
 			return nil
 		}
-		if fatal := (Fatal{}); errors.As(err, &fatal) {
+		if _, fatal := errors.AsType[Fatal](err); fatal {
 			return fmt.Errorf("%s: %w", unit, err)
 		}
 		select {
@@ -180,7 +180,7 @@ func saved(path string) string { return path + ".before" }
 // program puts Executable into place, or back what was there. The one that is
 // replaced may run.
 func (a Applier) program(before, after *string) error {
-	now, err := hashFile(Program)
+	now, err := HashFile(Program)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (a Applier) program(before, after *string) error {
 		fmt.Fprintf(a.Out, "  removing %s\n", Program)
 		return os.Remove(Program)
 	}
-	if old, err := hashFile(saved(Program)); err != nil || old == *after { // undo
+	if old, err := HashFile(saved(Program)); err != nil || old == *after { // undo
 		return errors.Join(err, a.Disk.Rename(saved(Program), Program))
 	}
 	fmt.Fprintf(a.Out, "  writing %s\n", Program)

@@ -172,7 +172,7 @@ func TestTheProgramIsOnTheDiskBeforeTheKubeletNeedsIt(t *testing.T) {
 		if err := os.WriteFile(executable, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		hash, err := ProgramHash(executable)
+		hash, err := HashFile(executable)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func TestNodeReady(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if IsReady(&corev1.Node{}) {
+	if err := nodeReady(&corev1.Node{}, since); err == nil {
 		t.Error("a node that says nothing is Ready")
 	}
 }

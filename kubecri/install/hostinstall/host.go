@@ -2,7 +2,6 @@ package hostinstall
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,10 +17,6 @@ const (
 	SocketFile = "/etc/systemd/system/kubecri.socket"
 	EnvFile    = "/etc/kubeslot/kubecri.env"
 	RecordFile = "/etc/kubeslot/install.json"
-
-	// instanceConfig is kubeadm's since 1.34: it is merged over the kubelet's config.yaml
-	// by each join and upgrade (NodeLocalCRISocket).
-	instanceConfig = "/var/lib/kubelet/instance-config.yaml"
 )
 
 // Proxy is the Want.Mode in which the kubelet uses kubecri's socket. In all others, such as
@@ -134,7 +129,7 @@ func (h Host) counts(p place) bool {
 	if p.flag {
 		return h.Kubelet.Args.RuntimeEndpoint != ""
 	}
-	return p.file != instanceConfig
+	return p.file != kubeletargs.InstanceConfig
 }
 
 // endpoint returns where the kubelet expects the runtime when it is started with
@@ -151,17 +146,6 @@ func (h Host) endpoint(all []place) string {
 		}
 	}
 	return cmp.Or(flagged, configured, kubeletargs.DefaultEndpoint)
-}
-
-// sameSocket compares endpoints, with or without unix://; /var/run is /run.
-func sameSocket(a, b string) bool { return socket(a) == socket(b) }
-
-func socket(endpoint string) string {
-	path := filepath.Clean(strings.TrimPrefix(endpoint, "unix://"))
-	if rest, ok := strings.CutPrefix(path, "/var/run/"); ok {
-		return "/run/" + rest
-	}
-	return path
 }
 
 // vendored reports whether a package owns the file, so that its next version would

@@ -38,7 +38,7 @@ func RunSystemctl(ctx context.Context, args ...string) (string, error) {
 }
 
 // Look reads what a Plan needs of this host. Want.Listen and Other are not looked at.
-func Look(ctx context.Context, systemctl Systemctl, kubeletUnit string) (Host, error) {
+func Look(ctx context.Context, kubeletUnit string) (Host, error) {
 	h := Host{Files: map[string]string{}, Kubelet: Kubelet{Unit: kubeletUnit}}
 	if _, err := os.Stat(systemdRuns); err == nil {
 		h.Systemd = true
@@ -52,7 +52,7 @@ func Look(ctx context.Context, systemctl Systemctl, kubeletUnit string) (Host, e
 			return h, err
 		}
 	}
-	hash, err := hashFile(Program)
+	hash, err := HashFile(Program)
 	if err != nil {
 		return h, err
 	}
@@ -62,24 +62,24 @@ func Look(ctx context.Context, systemctl Systemctl, kubeletUnit string) (Host, e
 	if !h.Systemd {
 		return h, nil
 	}
-	unit, err := showUnit(ctx, systemctl, UnitName)
+	unit, err := showUnit(ctx, UnitName)
 	if err != nil {
 		return h, err
 	}
 	h.Active = unit.active
-	return h, h.lookAtKubelet(ctx, systemctl)
+	return h, h.lookAtKubelet(ctx)
 }
 
-func (h *Host) lookAtKubelet(ctx context.Context, systemctl Systemctl) error {
+func (h *Host) lookAtKubelet(ctx context.Context) error {
 	k := &h.Kubelet
-	u, err := showUnit(ctx, systemctl, k.Unit)
+	u, err := showUnit(ctx, k.Unit)
 	if err != nil {
 		return err
 	}
 	k.Found, k.Running = u.loaded, u.active && u.pid != 0
 	if !k.Found {
 		for _, d := range distributions {
-			if other, err := showUnit(ctx, systemctl, d.unit); err == nil && other.loaded {
+			if other, err := showUnit(ctx, d.unit); err == nil && other.loaded {
 				h.Distribution = d.name
 				break
 			}
@@ -107,8 +107,8 @@ func (h *Host) lookAtKubelet(ctx context.Context, systemctl Systemctl) error {
 	if k.Config, err = kubeletargs.ConfigFiles(k.Args.Config, k.Args.ConfigDir); err != nil {
 		return err
 	}
-	if _, err := os.Stat(instanceConfig); err == nil {
-		k.Config = append(k.Config, instanceConfig)
+	if _, err := os.Stat(kubeletargs.InstanceConfig); err == nil {
+		k.Config = append(k.Config, kubeletargs.InstanceConfig)
 	}
 	return h.read(append(k.CommandLine, k.Config...)...)
 }
@@ -134,8 +134,9 @@ type unitState struct {
 	files []string
 }
 
-func showUnit(ctx context.Context, systemctl Systemctl, unit string) (unitState, error) {
-	text, err := systemctl(ctx, "show", unit, "--property=LoadState,ActiveState,MainPID,FragmentPath,DropInPaths,EnvironmentFiles")
+func showUnit(ctx context.Context, unit string) (unitState, error) {
+	text, err := RunSystemctl(ctx, "show", unit,
+		"--property=LoadState,ActiveState,MainPID,FragmentPath,DropInPaths,EnvironmentFiles")
 	if err != nil {
 		return unitState{}, err
 	}
@@ -170,8 +171,8 @@ func parseUnit(text string) unitState {
 	return u
 }
 
-// HashFile returns the hash of a file's content; "" when it is not there.
-func hashFile(path string) (string, error) {
+// HashFile returns the hash of a file's content, as for Want.Program; "" when it is not there.
+func HashFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -186,6 +187,3 @@ func hashFile(path string) (string, error) {
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
-
-// ProgramHash returns the hash of the file for Want.Program.
-func ProgramHash(path string) (string, error) { return hashFile(path) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
 // Refusal is why there is no plan for a host, and what to do about it.
@@ -162,7 +163,7 @@ func (h Host) before(all []place, w Want) (Record, error) {
 			r.Args = old.Args
 		}
 	}
-	if r.RuntimeEndpoint == "" && sameSocket(now, w.Listen) { // installed by hand
+	if r.RuntimeEndpoint == "" && kubeletargs.SameSocket(now, w.Listen) { // installed by hand
 		r.RuntimeEndpoint = environment(h.Files[EnvFile])["RUNTIME_ENDPOINT"]
 		if r.RuntimeEndpoint == "" {
 			return Record{}, refuse("the kubelet uses %s already, and nothing says which runtime is behind it: name it with --runtime-endpoint", now)
@@ -170,11 +171,11 @@ func (h Host) before(all []place, w Want) (Record, error) {
 	}
 	r.RuntimeEndpoint = cmp.Or(r.RuntimeEndpoint, now)
 	for _, e := range []string{r.RuntimeEndpoint, w.Listen} {
-		if !strings.HasPrefix(socket(e), "/") {
+		if _, err := proxy.SocketPath(e); err != nil {
 			return Record{}, refuse("%q is no unix socket: want unix:///path", e)
 		}
 	}
-	if sameSocket(r.RuntimeEndpoint, w.Listen) {
+	if kubeletargs.SameSocket(r.RuntimeEndpoint, w.Listen) {
 		return Record{}, refuse("%s is both the runtime's socket and the one where kubecri is to listen: choose another --listen", w.Listen)
 	}
 	for _, p := range all {
@@ -187,7 +188,8 @@ func (h Host) before(all []place, w Want) (Record, error) {
 
 // ours reports whether an endpoint leads to kubecri: where it is to listen, or did.
 func (h Host) ours(endpoint string, r Record) bool {
-	return endpoint != "" && (sameSocket(endpoint, r.Listen) || h.Record != nil && sameSocket(endpoint, h.Record.Listen))
+	return endpoint != "" && (kubeletargs.SameSocket(endpoint, r.Listen) ||
+		h.Record != nil && kubeletargs.SameSocket(endpoint, h.Record.Listen))
 }
 
 // redirect returns the changes that make the kubelet use listen, however it is told:
@@ -200,7 +202,7 @@ func (h Host) redirect(all []place, before Record, listen string) ([]Change, err
 			continue
 		}
 		said = said || h.counts(p)
-		if sameSocket(p.endpoint, listen) {
+		if kubeletargs.SameSocket(p.endpoint, listen) {
 			continue
 		}
 		if vendored(p.file) {
@@ -216,7 +218,7 @@ func (h Host) redirect(all []place, before Record, listen string) ([]Change, err
 		return changes, nil
 	}
 	for i, p := range all {
-		if !p.flag && p.file != instanceConfig { // its --config comes first
+		if !p.flag && p.file != kubeletargs.InstanceConfig { // its --config comes first
 			c, err := h.point(p, listen)
 			if err != nil {
 				return nil, err

@@ -26,6 +26,8 @@ const (
 	adminUnit   = "/etc/systemd/system/kubelet.service"
 	dropIn      = "/etc/systemd/system/kubelet.service.d/20-runtime.conf"
 	configDrop  = "/etc/kubernetes/kubelet.conf.d/10-runtime.conf"
+
+	instanceConfig = kubeletargs.InstanceConfig
 )
 
 // kubeadmDropIn is of kubeadm's package, as its files are named.

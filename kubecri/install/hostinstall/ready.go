@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	nodeutil "k8s.io/component-helpers/node/util"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
@@ -20,7 +21,6 @@ import (
 
 // Health tells whether kubecri and the kubelet are well.
 type Health struct {
-	Systemctl Systemctl
 	// Kube, if set, is asked whether the node is Ready. Set it only when the node was
 	// before: then Ready has to be said by a kubelet that was started since.
 	Kube kubernetes.Interface
@@ -38,7 +38,7 @@ const (
 func (h Health) Ready(ctx context.Context, p Plan, unit string, what Await, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	u, err := showUnit(ctx, h.Systemctl, unit)
+	u, err := showUnit(ctx, unit)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (h Health) kubelet(ctx context.Context, p Plan, pid int, since time.Time) e
 		if err != nil {
 			return err
 		}
-		if !sameSocket(endpoint, p.Endpoint) {
+		if !kubeletargs.SameSocket(endpoint, p.Endpoint) {
 			return Fatal{fmt.Errorf("the kubelet uses %s, as %s says, and not %s", endpoint, from, p.Endpoint)}
 		}
 	}
@@ -130,20 +130,14 @@ func healthz(ctx context.Context, address string) error {
 // nodeReady is nil when the node has been Ready since the time. Heartbeats have whole
 // seconds.
 func nodeReady(node *corev1.Node, since time.Time) error {
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		switch {
-		case c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)):
-			return fmt.Errorf("node %s has not reported since the restart", node.Name)
-		case c.Status != corev1.ConditionTrue:
-			return fmt.Errorf("node %s is not Ready: %s", node.Name, c.Message)
-		}
-		return nil
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	switch {
+	case ready == nil:
+		return fmt.Errorf("node %s has no condition Ready", node.Name)
+	case ready.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)):
+		return fmt.Errorf("node %s has not reported since the restart", node.Name)
+	case ready.Status != corev1.ConditionTrue:
+		return fmt.Errorf("node %s is not Ready: %s", node.Name, ready.Message)
 	}
-	return fmt.Errorf("node %s has no condition Ready", node.Name)
+	return nil
 }
-
-// IsReady reports whether the node is Ready, whenever it said so.
-func IsReady(node *corev1.Node) bool { return nodeReady(node, time.Time{}) == nil }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
 )
 
 var reload = []string{"daemon-reload"}
@@ -70,7 +72,7 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 		return Plan{}, err
 	}
 	p.Endpoint = h.endpoint(all)
-	if sameSocket(p.Endpoint, before.Listen) {
+	if kubeletargs.SameSocket(p.Endpoint, before.Listen) {
 		return Plan{}, refuse("the kubelet would still use %s: something else than %s says so", p.Endpoint, strings.Join(append(h.Kubelet.CommandLine, h.Kubelet.Config...), ", "))
 	}
 	if h.Record != nil && (h.Record.Done || len(kubelet) > 0) {

@@ -102,10 +102,6 @@ func readConfiguration(path string) (configuration, error) {
 	if err != nil {
 		return configuration{}, fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	return parseConfiguration(path, data)
-}
-
-func parseConfiguration(path string, data []byte) (configuration, error) {
 	var c configuration
 	if err := yaml.Unmarshal(data, &c); err != nil {
 		return c, fmt.Errorf("%s is not a KubeletConfiguration: %w", path, err)

@@ -14,6 +14,10 @@ import (
 
 const endpointField = "containerRuntimeEndpoint"
 
+// InstanceConfig is kubeadm's since 1.34: it is merged over the kubelet's config.yaml by each join and
+// upgrade (NodeLocalCRISocket).
+const InstanceConfig = "/var/lib/kubelet/instance-config.yaml"
+
 var (
 	// fieldLine is the field in YAML as kubeadm and people write it: name, blanks, the
 	// value, perhaps in quotes, and what follows it.

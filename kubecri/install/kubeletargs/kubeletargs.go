@@ -10,6 +10,8 @@ package kubeletargs
 
 import (
 	_ "embed"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -36,13 +38,7 @@ func parse(text string) map[string]bool {
 }
 
 // Flags returns the names of the flags of the kubelet that this was made for.
-func Flags() []string {
-	names := make([]string, 0, len(flags))
-	for name := range flags {
-		names = append(names, name)
-	}
-	return names
-}
+func Flags() []string { return slices.Collect(maps.Keys(flags)) }
 
 // Ignored are the flags that were passed over, without dashes and values.
 type Ignored struct {

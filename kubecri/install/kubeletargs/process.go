@@ -16,6 +16,17 @@ import (
 // DefaultEndpoint is the kubelet's own default for the runtime's socket.
 const DefaultEndpoint = "unix:///run/containerd/containerd.sock"
 
+// SameSocket compares endpoints, with or without unix://; /var/run is /run.
+func SameSocket(a, b string) bool { return socket(a) == socket(b) }
+
+func socket(endpoint string) string {
+	path := filepath.Clean(strings.TrimPrefix(endpoint, "unix://"))
+	if rest, ok := strings.CutPrefix(path, "/var/run/"); ok {
+		return "/run/" + rest
+	}
+	return path
+}
+
 // Arguments are what a kubelet's command line says of the things that concern
 // kubecri; "" for what it does not say.
 type Arguments struct {

@@ -2,7 +2,6 @@
 package nodeinfo
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,14 +12,12 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/contain"
 )
 
 // maxBytes bounds the names in what one plugin says of the node, of the 256 KiB
 // that all its annotations may take. Eight GPUs with two levels above them take 4.
 const maxBytes = 64 << 10
-
-// ErrInvalid is in the error of what makes no sense.
-var ErrInvalid = errors.New("invalid result")
 
 // Check returns what may be written to the node of what a plugin said, which it changes:
 // all of it but Used, which is the scheduler's. Anything else would keep the node's slots
@@ -43,12 +40,14 @@ func Check(info *types.NodeInfo) (*types.NodeInfo, error) {
 		}
 	}
 	if bytes > maxBytes {
-		return nil, fmt.Errorf("%w: the names of the node's resources take %d bytes, of %d that it may have", ErrInvalid, bytes, maxBytes)
+		return nil, fmt.Errorf("%w: the names of the node's resources take %d bytes, of %d that it may have",
+			contain.ErrInvalid, bytes, maxBytes)
 	}
 	for _, list := range []types.ResourceList{info.KubeCap, info.KubeAlloc} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if !extended(string(name)) {
-				return nil, fmt.Errorf("%w: its KubeCap or KubeAlloc has %q, which is not the name of an extended resource, such as example.com/widget", ErrInvalid, name)
+				return nil, fmt.Errorf("%w: its KubeCap or KubeAlloc has %q, which is not the name of an extended "+
+					"resource, such as example.com/widget", contain.ErrInvalid, name)
 			}
 		}
 	}
@@ -58,11 +57,11 @@ func Check(info *types.NodeInfo) (*types.NodeInfo, error) {
 func checkResource(name types.ResourceName, n int64) error {
 	switch {
 	case name == "" || !utf8.ValidString(string(name)):
-		return fmt.Errorf("%w: %q is not a name of a resource", ErrInvalid, name)
+		return fmt.Errorf("%w: %q is not a name of a resource", contain.ErrInvalid, name)
 	case strings.HasPrefix(string(name), assignment.ResourcePrefix):
-		return fmt.Errorf("%w: it says that the node has %q: slots come from Instances alone", ErrInvalid, name)
+		return fmt.Errorf("%w: it says that the node has %q: slots come from Instances alone", contain.ErrInvalid, name)
 	case n < 0:
-		return fmt.Errorf("%w: it says that the node has %d of %q", ErrInvalid, n, name)
+		return fmt.Errorf("%w: it says that the node has %d of %q", contain.ErrInvalid, n, name)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubeslot/kubeslot/types/contain"
 )
 
 // MaxLabels bounds the labels that the plugins of a node have on it: NVIDIA's GPU feature
@@ -16,7 +18,7 @@ const MaxLabels = 32
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return fmt.Errorf("%w: it wants %d labels on the Node, of %d that there may be",
-			ErrInvalid, len(labels), MaxLabels)
+			contain.ErrInvalid, len(labels), MaxLabels)
 	}
 	for key, value := range labels {
 		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
@@ -25,7 +27,7 @@ func CheckLabels(labels map[string]string) error {
 		}
 		if len(problems) > 0 {
 			return fmt.Errorf("%w: it wants the label %s=%q on the Node: %s",
-				ErrInvalid, key, value, strings.Join(problems, "; "))
+				contain.ErrInvalid, key, value, strings.Join(problems, "; "))
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/types/contain"
 )
 
 func many(n int) map[string]string {
@@ -39,7 +41,7 @@ func TestCheckLabels(t *testing.T) {
 			err := CheckLabels(tc.labels)
 			switch {
 			case tc.want == "" && err == nil:
-			case !errors.Is(err, ErrInvalid) || tc.want == "" || !strings.Contains(err.Error(), tc.want):
+			case !errors.Is(err, contain.ErrInvalid) || tc.want == "" || !strings.Contains(err.Error(), tc.want):
 				t.Errorf("%v, want %q", err, tc.want)
 			}
 		})

@@ -173,7 +173,7 @@ export class Drawer {
     if (!pod) return [this.top('Pod', element('span', {}, title), short ? pill(short.state) : null), short ? element('p', { class: 'note' }, 'It asks for ' + asked(short)) : ''].filter(Boolean);
     if (pod.error) return [this.top('Pod', element('span', {}, title)), element('p', { class: 'note' }, pod.error)];
     const waits = (pod.waits || []).map((w) => element('section', { class: 'wait' },
-      element('h3', {}, w.resource ? `${number(w.count || 1)} × akri.sh/${w.resource}` : { Scheduler: 'The scheduler says', Kubelet: 'The kubelet says' }[w.source] || 'It waits'),
+      element('h3', {}, w.resource ? (w.count ? `${number(w.count)} × ` : '') + resourceName(w.resource) : { Scheduler: 'The scheduler says', Kubelet: 'The kubelet says' }[w.source] || 'It waits'),
       w.container ? element('p', { class: 'muted small' }, 'container ' + w.container) : null,
       element('p', { class: 'because' }, sentence(w.why || w.reason || '')),
       w.needs ? element('p', { class: 'needs' }, element('strong', {}, 'What would let it run: '), sentence(w.needs)) : null,
@@ -234,6 +234,8 @@ export class Drawer {
 // signature tells whether there is anything new to draw.
 const signature = (content) => content.map((c) => c.outerHTML || c.textContent).join('');
 
+// resourceName is the name as it stands in a pod; those of Kubernetes' own and of others are complete.
+const resourceName = (of) => (/\/|^(cpu|memory|ephemeral-storage|hugepages-.*)$/.test(of) ? of : 'akri.sh/' + of);
 const sentence = (text) => text && text[0].toUpperCase() + text.slice(1).replace(/[\s,;]+$/, '').replace(/([^.!?])$/, '$1.');
 const link = (to, text) => element('button', { type: 'button', class: 'link', data: { open: to } }, text);
 const podLink = (name) => link('pod/' + name.split('/').map(encodeURIComponent).join('/'), name);

@@ -16,31 +16,21 @@ import (
 func TestPodGetsItsWidgets(t *testing.T) {
 	t.Setenv(LayoutEnv, "2x3")
 	t.Run("loaded", func(t *testing.T) {
-		dev := &Device{}
-		if err := dev.Start(); err != nil {
-			t.Fatal(err)
-		}
 		h, err := host.New([]devicescheduler.DeviceScheduler{Scheduler{}}, host.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		getsItsWidgets(t, h, dev, func(pod *types.PodInfo, container string) (map[string]string, error) {
-			_, _, env, err := dev.Allocate(pod, pod.GetContainerInPod(container))
-			return env, err
-		})
+		getsItsWidgets(t, h, &Device{})
 	})
 	t.Run("over gRPC", func(t *testing.T) {
-		h := overgrpc.Scheduler(t, Scheduler{}, string(Resource))
-		dev := overgrpc.Device(t, &Device{})
-		getsItsWidgets(t, h, dev, func(pod *types.PodInfo, container string) (map[string]string, error) {
-			_, _, env, err := dev.AllocateContainer(t.Context(), pod, container)
-			return env, err
-		})
+		getsItsWidgets(t, overgrpc.Scheduler(t, Scheduler{}, string(Resource)), overgrpc.Device(t, &Device{}))
 	})
 }
 
-func getsItsWidgets(t *testing.T, h *host.Host, dev device.Device,
-	allocate func(*types.PodInfo, string) (env map[string]string, err error)) {
+func getsItsWidgets(t *testing.T, h *host.Host, dev device.Device) {
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
 	node := types.NewNodeInfo()
 	if err := dev.UpdateNodeInfo(node); err != nil || node.KubeCap[Resource] != 6 {
 		t.Fatal(node, err)
@@ -64,10 +54,11 @@ func getsItsWidgets(t *testing.T, h *host.Host, dev device.Device,
 		if err := h.Take("node", want.uid, got); err != nil {
 			t.Fatal(err)
 		}
-		if env, err := allocate(got, "main"); err != nil || env["WIDGETS"] != want.widgets {
+		_, _, env, err := dev.Allocate(got, got.GetContainerInPod("main"))
+		if err != nil || env["WIDGETS"] != want.widgets {
 			t.Errorf("pod %s: %v, %v; want %s", want.uid, env, err, want.widgets)
 		}
-		if env, err := allocate(got, "sidecar"); err != nil || len(env) != 0 {
+		if _, _, env, err := dev.Allocate(got, got.GetContainerInPod("sidecar")); err != nil || len(env) != 0 {
 			t.Errorf("sidecar: %v, %v", env, err)
 		}
 	}

@@ -17,46 +17,47 @@ import (
 // Machine is an nvml.Interface with GPUs that fail when they are told to.
 type Machine struct {
 	*server.Server
-	layout  Layout
-	devices []*server.Device
+	layout Layout
 
-	mu     sync.Mutex
-	lost   map[int]bool
-	events map[int]bool // whether they are reported, by GPU
-	queue  []nvml.EventData
-	errors map[int]uint64
-	repair map[int]nvml.DeviceGpuRecoveryAction
-	slices map[int][]*slice
-	// OnCount is called when the GPUs are about to be read; it may be nil.
-	OnCount func()
+	mu    sync.Mutex
+	gpus  []*gpu
+	queue []nvml.EventData
+}
+
+// gpu is a GPU, and what NVML is to say of it.
+type gpu struct {
+	*server.Device
+	lost   bool
+	events nvml.EventSet // to which it reports
+	errors uint64
+	repair *nvml.DeviceGpuRecoveryAction // nil if the driver does not say
+	slices []*slice
 }
 
 // New returns a machine with the layout's GPUs. The UUID of a GPU says its index.
 func New(layout Layout) *Machine {
-	m := &Machine{Server: dgxa100.New(), layout: layout,
-		lost: map[int]bool{}, events: map[int]bool{}, errors: map[int]uint64{},
-		repair: map[int]nvml.DeviceGpuRecoveryAction{}, slices: map[int][]*slice{}}
+	if layout.Model == nil {
+		layout.Model = dgxa100.NewDevice
+	}
+	if layout.Slices == nil {
+		layout.Slices = func(int) []string { return nil }
+	}
+	m := &Machine{Server: dgxa100.New(), layout: layout}
 	for i := range layout.GPUs {
-		m.devices = append(m.devices, m.device(i))
+		m.gpus = append(m.gpus, m.gpu(i))
 		m.Restore(i)
 	}
-	m.DeviceGetCountFunc = func() (int, nvml.Return) {
-		if m.OnCount != nil {
-			m.OnCount()
-		}
-		return len(m.devices), nvml.SUCCESS
-	}
+	m.DeviceGetCountFunc = func() (int, nvml.Return) { return len(m.gpus), nvml.SUCCESS }
 	m.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
-		if i < 0 || i >= len(m.devices) {
+		if i < 0 || i >= len(m.gpus) {
 			return nil, nvml.ERROR_INVALID_ARGUMENT
 		}
-		return m.devices[i], m.state(i)
+		return m.gpus[i].Device, m.state(m.gpus[i])
 	}
 	m.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
-		return &mock.EventSet{
-			FreeFunc: func() nvml.Return { return nvml.SUCCESS },
-			WaitFunc: func(uint32) (nvml.EventData, nvml.Return) { return m.nextEvent() },
-		}, nvml.SUCCESS
+		set := &mock.EventSet{FreeFunc: func() nvml.Return { return nvml.SUCCESS }}
+		set.WaitFunc = func(uint32) (nvml.EventData, nvml.Return) { return m.nextEvent(set) }
+		return set, nvml.SUCCESS
 	}
 	return m
 }
@@ -67,18 +68,18 @@ func UUID(index int) string { return fmt.Sprintf("GPU-fa4e0000-0000-4000-8000-%0
 // Memory is how many bytes an A100 has, unless the layout says otherwise.
 const Memory = 40 << 30
 
-func (m *Machine) device(i int) *server.Device {
-	d := m.layout.model(i)
+func (m *Machine) gpu(i int) *gpu {
+	d := &gpu{Device: m.layout.Model(i)}
 	d.UUID, d.Config.Name = UUID(i), "Fake "+d.Config.Name
 	if m.layout.Memory != nil {
 		d.MemoryInfo.Total = m.layout.Memory(i)
 	}
 	d.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
-		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: d.Config.PciDeviceId}, m.state(i)
+		return nvml.PciInfo{Bus: uint32(i + 1), PciDeviceId: d.Config.PciDeviceId}, m.state(d)
 	}
 	memory := d.GetMemoryInfoFunc
 	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
-		if code := m.state(i); code != nvml.SUCCESS {
+		if code := m.state(d); code != nvml.SUCCESS {
 			return nvml.Memory{}, code
 		}
 		return memory()
@@ -102,12 +103,12 @@ func (m *Machine) device(i int) *server.Device {
 		return nvml.PciInfo{Bus: uint32(m.layout.nvlinks(i)[link] + 1)}, nvml.SUCCESS
 	}
 	d.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) {
-		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(i)
+		return nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError, m.state(d)
 	}
-	d.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return {
+	d.RegisterEventsFunc = func(_ uint64, set nvml.EventSet) nvml.Return {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.events[i] = true
+		d.events = set
 		return nvml.SUCCESS
 	}
 	m.faults(d)
@@ -115,28 +116,29 @@ func (m *Machine) device(i int) *server.Device {
 	return d
 }
 
-// Lose has the GPU fall off the bus, or come back; what it reports is to be
-// registered for again.
+// Lose has the GPU fall off the bus, or come back. While it is lost, NVML fails to wait for the events of
+// the set that it is in; what it reports when it is back is to be registered for again.
 func (m *Machine) Lose(index int, lost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lost[index] = lost
-	if lost {
-		delete(m.events, index)
+	d := m.gpus[index]
+	if d.lost && !lost {
+		d.events = nil
 	}
+	d.lost = lost
 }
 
 // Partition switches the GPU's MIG mode, with no slices.
 func (m *Machine) Partition(index int, mig bool) {
 	m.Slice(index) // no slice fails
 	if !mig {
-		m.devices[index].SetMigMode(nvml.DEVICE_MIG_DISABLE)
+		m.gpus[index].SetMigMode(nvml.DEVICE_MIG_DISABLE)
 	}
 }
 
 // Restore partitions the GPU as the layout says.
 func (m *Machine) Restore(index int) {
-	names := m.layout.slices(index)
+	names := m.layout.Slices(index)
 	if names == nil {
 		m.Partition(index, false)
 	} else if err := m.Slice(index, names...); err != nil {
@@ -157,19 +159,20 @@ func (m *Machine) Report(index int, event, data uint64) {
 
 // ReportSlice has the GPU report an XID that is of its slice.
 func (m *Machine) ReportSlice(index, slice int, xid uint64) {
-	info, _ := m.slices[index][slice].instance.GetInfo()
+	info, _ := m.gpus[index].slices[slice].instance.GetInfo()
 	m.report(index, nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: xid, GpuInstanceId: info.Id})
 }
 
 func (m *Machine) report(index int, event nvml.EventData) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	event.Device = m.devices[index]
-	if m.events[index] {
+	d := m.gpus[index]
+	event.Device = d.Device
+	if d.events != nil {
 		m.queue = append(m.queue, event)
 	}
 	if event.EventType == nvml.EventTypeDoubleBitEccError {
-		m.errors[index]++
+		d.errors++
 	}
 }
 
@@ -178,46 +181,50 @@ func (m *Machine) report(index int, event nvml.EventData) {
 func (m *Machine) Recovery(index int, action nvml.DeviceGpuRecoveryAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.repair[index] = action
+	m.gpus[index].repair = &action
 }
 
 // Reset sets back what the GPU counts.
 func (m *Machine) Reset(index int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.errors[index] = 0
+	m.gpus[index].errors = 0
 }
 
 // faults gives the GPU NVML's functions that say whether it is well.
-func (m *Machine) faults(d *server.Device) {
+func (m *Machine) faults(d *gpu) {
 	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.errors[d.Index], nvml.SUCCESS
+		return d.errors, nvml.SUCCESS
 	}
 	d.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return 0, int(m.errors[d.Index]), m.errors[d.Index] > 0, false, nvml.SUCCESS
+		return 0, int(d.errors), d.errors > 0, false, nvml.SUCCESS
 	}
 	d.GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		action, says := m.repair[d.Index]
 		for i := range values {
 			values[i].NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
-			if says && values[i].FieldId == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION {
+			if d.repair != nil && values[i].FieldId == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION {
 				values[i].NvmlReturn = uint32(nvml.SUCCESS)
-				binary.NativeEndian.PutUint32(values[i].Value[:], uint32(action))
+				binary.NativeEndian.PutUint32(values[i].Value[:], uint32(*d.repair))
 			}
 		}
 		return nvml.SUCCESS
 	}
 }
 
-func (m *Machine) nextEvent() (nvml.EventData, nvml.Return) {
+func (m *Machine) nextEvent(set nvml.EventSet) (nvml.EventData, nvml.Return) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, d := range m.gpus {
+		if d.events == set && d.lost {
+			return nvml.EventData{}, nvml.ERROR_GPU_IS_LOST
+		}
+	}
 	if len(m.queue) == 0 {
 		return nvml.EventData{}, nvml.ERROR_TIMEOUT
 	}
@@ -226,20 +233,11 @@ func (m *Machine) nextEvent() (nvml.EventData, nvml.Return) {
 	return e, nvml.SUCCESS
 }
 
-func (m *Machine) state(i int) nvml.Return {
+func (m *Machine) state(d *gpu) nvml.Return {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lost[i] {
+	if d.lost {
 		return nvml.ERROR_GPU_IS_LOST
 	}
 	return nvml.SUCCESS
-}
-
-// Blind has NVML know nothing of the GPU's connections, as in a virtual machine.
-func (m *Machine) Blind(index int) {
-	d := m.devices[index]
-	d.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) {
-		return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
-	}
-	d.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 }

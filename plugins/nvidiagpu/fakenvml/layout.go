@@ -2,7 +2,6 @@ package fakenvml
 
 import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxb200"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
@@ -25,20 +24,6 @@ type Layout struct {
 	// Slices returns the profiles of a GPU's slices, by NVIDIA's names; nil for one that is not in
 	// MIG mode.
 	Slices func(i int) []string
-}
-
-func (l Layout) model(i int) *server.Device {
-	if l.Model == nil {
-		return dgxa100.NewDevice(i)
-	}
-	return l.Model(i)
-}
-
-func (l Layout) slices(i int) []string {
-	if l.Slices == nil {
-		return nil
-	}
-	return l.Slices(i)
 }
 
 // nvswitch is the remote end of an NVLink that leads to a switch.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
 // profiles are what the mocks' GPUs can be partitioned into.
@@ -64,7 +63,7 @@ func Label(uuid string) string {
 func (m *Machine) Slice(index int, names ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d := m.devices[index]
+	d := m.gpus[index]
 	var now []*slice
 	taken := uint32(0)
 	for _, name := range names {
@@ -74,7 +73,7 @@ func (m *Machine) Slice(index int, names ...string) error {
 		}
 		now = append(now, s)
 	}
-	old := m.slices[index]
+	old := d.slices
 	for i, s := range now {
 		if j := slices.IndexFunc(old, func(o *slice) bool { return o.uuid == s.uuid }); j >= 0 {
 			now[i] = old[j]
@@ -88,7 +87,7 @@ func (m *Machine) Slice(index int, names ...string) error {
 		}
 	}
 	slices.SortFunc(now, func(a, b *slice) int { return cmp.Compare(a.place.Start, b.place.Start) })
-	m.slices[index] = now
+	d.slices = now
 	d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
 	return nil
 }
@@ -97,11 +96,11 @@ func (m *Machine) Slice(index int, names ...string) error {
 func (m *Machine) LoseSlice(index, slice int, lost bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.slices[index][slice].lost = lost
+	m.gpus[index].slices[slice].lost = lost
 }
 
 // place finds room for a slice, which it takes.
-func (m *Machine) place(d *server.Device, name string, taken *uint32) (*slice, error) {
+func (m *Machine) place(d *gpu, name string, taken *uint32) (*slice, error) {
 	known := []string{}
 	for _, p := range profiles {
 		gb := (p.memory*d.Config.MemoryMB/1024 + 4) / 8
@@ -129,9 +128,8 @@ func (m *Machine) place(d *server.Device, name string, taken *uint32) (*slice, e
 const overhead = 128 // MiB
 
 // newSlice returns one with so many of seven slices of the GPU, and so much memory.
-func (m *Machine) newSlice(d *server.Device, parts int, mib uint64) *slice {
+func (m *Machine) newSlice(d *gpu, parts int, mib uint64) *slice {
 	s := &slice{}
-	s.IsMigDeviceHandleFunc = func() (bool, nvml.Return) { return true, nvml.SUCCESS }
 	s.GetUUIDFunc = func() (string, nvml.Return) { return s.uuid, m.sliceState(d, s) }
 	s.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
 		code := m.sliceState(d, s)
@@ -142,7 +140,6 @@ func (m *Machine) newSlice(d *server.Device, parts int, mib uint64) *slice {
 		}
 		return nvml.Memory{Total: (mib - overhead) << 20}, code
 	}
-	s.GetDeviceHandleFromMigDeviceHandleFunc = func() (nvml.Device, nvml.Return) { return d, m.sliceState(d, s) }
 	s.GetGpuInstanceIdFunc = func() (int, nvml.Return) {
 		info, _ := s.instance.GetInfo()
 		return int(info.Id), m.sliceState(d, s)
@@ -158,34 +155,33 @@ func (m *Machine) newSlice(d *server.Device, parts int, mib uint64) *slice {
 }
 
 // sliceState is what NVML returns for the slice's handle.
-func (m *Machine) sliceState(d *server.Device, s *slice) nvml.Return {
+func (m *Machine) sliceState(d *gpu, s *slice) nvml.Return {
 	m.mu.Lock()
-	gone := !slices.Contains(m.slices[d.Index], s)
+	gone := !slices.Contains(d.slices, s)
 	m.mu.Unlock()
 	if gone {
 		return nvml.ERROR_INVALID_ARGUMENT
 	}
-	return m.state(d.Index)
+	return m.state(d)
 }
 
 // mig gives the GPU NVML's functions of slices, which go-nvml's mock lacks.
-func (m *Machine) mig(d *server.Device) {
+func (m *Machine) mig(d *gpu) {
 	find := func(fits func(*slice) bool) *slice {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if i := slices.IndexFunc(m.slices[d.Index], fits); i >= 0 {
-			return m.slices[d.Index][i]
+		if i := slices.IndexFunc(d.slices, fits); i >= 0 {
+			return d.slices[i]
 		}
 		return nil
 	}
-	d.IsMigDeviceHandleFunc = func() (bool, nvml.Return) { return false, nvml.SUCCESS }
-	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return maxSlices, m.state(d.Index) }
+	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return maxSlices, m.state(d) }
 	d.GetMigDeviceHandleByIndexFunc = func(index int) (nvml.Device, nvml.Return) {
 		s := find(func(s *slice) bool { return int(s.place.Start) == index }) // with gaps between
 		if s == nil {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
-		return s, m.state(d.Index)
+		return s, m.state(d)
 	}
 	d.GetGpuInstanceByIdFunc = func(id int) (nvml.GpuInstance, nvml.Return) {
 		s := find(func(s *slice) bool {
@@ -195,6 +191,6 @@ func (m *Machine) mig(d *server.Device) {
 		if s == nil {
 			return nil, nvml.ERROR_NOT_FOUND
 		}
-		return s.instance, m.state(d.Index)
+		return s.instance, m.state(d)
 	}
 }

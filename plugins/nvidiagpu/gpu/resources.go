@@ -94,6 +94,9 @@ type Name struct {
 	Leaf              string
 }
 
+// ID returns the UUID of what a container is given: the slice's, else the GPU's.
+func (n Name) ID() string { return cmp.Or(n.Slice, n.GPU) }
+
 // Resource returns the group resource.
 func (n Name) Resource() types.ResourceName {
 	gpu := prefix + NodeStage + "/" + n.Node + "/" + CliqueStage + "/" + n.Clique + "/" + Stage + "/" + n.GPU + "/"
@@ -131,7 +134,7 @@ type GPU struct {
 	Count        int64  // how many containers can have it; more than 1 if it is shared; 0 is 1
 }
 
-// ID returns the UUID of what a container is given: the slice's, else the GPU's.
+// ID is that of its names.
 func (g GPU) ID() string { return cmp.Or(g.Slice, g.UUID) }
 
 // Leaf returns the name of one of the GPU's leaves.

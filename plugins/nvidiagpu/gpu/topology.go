@@ -1,6 +1,9 @@
 package gpu
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Path is how far two GPUs are from each other without NVLink.
 type Path int
@@ -47,15 +50,21 @@ func Group(n int, link func(i, j int) Link) (nodes, cliques []string) {
 	clique := partition(n, adjacent, func(i, j int) int { return links[i][j].NVLinks })
 
 	// A NUMA node's groups are those that one of its GPUs is in.
-	node := newUnion(n)
+	node := make([]int, n)
 	for i := range n {
-		for j := i + 1; j < n; j++ {
-			if clique[i] == clique[j] || links[i][j].Path >= SameNode {
-				node.join(i, j)
+		node[i] = i
+		for j, was := range node[:i] {
+			if clique[i] != clique[j] && links[i][j].Path < SameNode {
+				continue
+			}
+			for k := range i {
+				if node[k] == was {
+					node[k] = i
+				}
 			}
 		}
 	}
-	return number(n, node.of), number(n, func(i int) int { return clique[i] })
+	return number(node), number(clique)
 }
 
 // partition splits n vertices into cliques and returns the clique of each.
@@ -71,17 +80,7 @@ func partition(n int, adjacent func(i, j int) bool, weight func(i, j int) int) [
 		for _, i := range s.best {
 			clique[i] = next
 		}
-		rest := left[:0]
-		for _, i := range left {
-			taken := false
-			for _, b := range s.best {
-				taken = taken || b == i
-			}
-			if !taken {
-				rest = append(rest, i)
-			}
-		}
-		left = rest
+		left = slices.DeleteFunc(left, func(i int) bool { return slices.Contains(s.best, i) })
 	}
 	return clique
 }
@@ -102,7 +101,7 @@ const maxSteps = 1 << 16
 // grow tries to add each of the candidates, all adjacent to all of the clique.
 func (s *search) grow(clique, candidates []int, weight int) {
 	if len(clique) > len(s.best) || len(clique) == len(s.best) && weight > s.bestWeight {
-		s.best, s.bestWeight = append([]int(nil), clique...), weight
+		s.best, s.bestWeight = slices.Clone(clique), weight
 	}
 	for k, i := range candidates {
 		if s.steps++; len(clique)+len(candidates)-k < len(s.best) || s.steps > maxSteps {
@@ -122,37 +121,15 @@ func (s *search) grow(clique, candidates []int, weight int) {
 	}
 }
 
-// union is a set of disjoint sets of the numbers below its length.
-type union []int
-
-func newUnion(n int) union {
-	u := make(union, n)
-	for i := range u {
-		u[i] = i
-	}
-	return u
-}
-
-func (u union) of(i int) int {
-	for u[i] != i {
-		i = u[i]
-	}
-	return i
-}
-
-func (u union) join(i, j int) { u[u.of(j)] = u.of(i) }
-
 // number renames groups in the order of their first members.
-func number(n int, group func(i int) int) []string {
+func number(groups []int) []string {
 	names := map[int]string{}
-	numbered := make([]string, n)
-	for i := range n {
-		name, ok := names[group(i)]
-		if !ok {
-			name = strconv.Itoa(len(names))
-			names[group(i)] = name
+	numbered := make([]string, len(groups))
+	for i, group := range groups {
+		if names[group] == "" {
+			names[group] = strconv.Itoa(len(names))
 		}
-		numbered[i] = name
+		numbered[i] = names[group]
 	}
 	return numbered
 }

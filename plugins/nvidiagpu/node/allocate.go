@@ -56,16 +56,10 @@ func (d *Device) Allocate(
 	return mounts, nodes, env, err
 }
 
-// name is a leaf that was assigned, of a GPU or of a slice.
-type name gpu.Name
-
-// ID returns the UUID of what it is a leaf of.
-func (n name) ID() string { return gpu.GPU{UUID: n.GPU, Slice: n.Slice}.ID() }
-
 // assigned returns the leaves that the container was assigned; a GPU that is shared
 // may be there more than once.
-func assigned(c *types.ContainerInfo) ([]name, error) {
-	var names []name
+func assigned(c *types.ContainerInfo) ([]gpu.Name, error) {
+	var names []gpu.Name
 	for want, from := range c.AllocateFrom {
 		asked, ok := gpu.ParseName(want)
 		if !ok {
@@ -76,14 +70,14 @@ func assigned(c *types.ContainerInfo) ([]name, error) {
 			return nil, fmt.Errorf("%q was assigned for %q: it is no GPU", from, want)
 		}
 		if got.Leaf != gpu.Bytes {
-			names = append(names, name(got))
+			names = append(names, got)
 		}
 	}
 	return names, nil
 }
 
 // shared returns how what was assigned is shared. It refuses what the scheduler should have refused.
-func (d *Device) shared(names []name) (config.Share, error) {
+func (d *Device) shared(names []gpu.Name) (config.Share, error) {
 	count := map[string]int{}
 	var share config.Share
 	for _, n := range names {
@@ -104,7 +98,7 @@ func (d *Device) shared(names []name) (config.Share, error) {
 }
 
 // usable returns each GPU and slice once, in NVML's order, or an error if one of them cannot be used now.
-func (d *Device) usable(names []name) ([]name, error) {
+func (d *Device) usable(names []gpu.Name) ([]gpu.Name, error) {
 	order := map[string]int{}
 	for _, g := range d.gpus {
 		order[g.UUID] = len(order)
@@ -112,10 +106,10 @@ func (d *Device) usable(names []name) ([]name, error) {
 			order[s.uuid] = len(order)
 		}
 	}
-	slices.SortFunc(names, func(a, b name) int {
+	slices.SortFunc(names, func(a, b gpu.Name) int {
 		return cmp.Or(order[a.ID()]-order[b.ID()], strings.Compare(a.ID(), b.ID()))
 	})
-	names = slices.CompactFunc(names, func(a, b name) bool { return a.ID() == b.ID() })
+	names = slices.CompactFunc(names, func(a, b gpu.Name) bool { return a.ID() == b.ID() })
 	d.health.listen(d.gpus)
 	var errs []error
 	for _, n := range names {
@@ -125,13 +119,13 @@ func (d *Device) usable(names []name) ([]name, error) {
 		}
 		if why != "" {
 			errs = append(errs, fmt.Errorf("%s was assigned and cannot be used: %s: "+
-				"delete the pod, so that it gets another", n.what(), why))
+				"delete the pod, so that it gets another", what(n), why))
 		}
 	}
 	return names, errors.Join(errs...)
 }
 
-func (n name) what() string {
+func what(n gpu.Name) string {
 	if n.Slice != "" {
 		return fmt.Sprintf("MIG slice %s of GPU %s", n.Slice, n.GPU)
 	}
@@ -140,7 +134,7 @@ func (n name) what() string {
 
 // whyNot says why the GPU or slice could not be used at the last look. What is
 // there can be used, also if it is not given out any more.
-func (d *Device) whyNot(n name) string {
+func (d *Device) whyNot(n gpu.Name) string {
 	if why := d.health.why(n.GPU, n.Slice); why != "" {
 		return why
 	}
@@ -175,7 +169,7 @@ func (d *Device) failing() string {
 }
 
 // silent returns what NVML says if it does not answer: the last look may have been a minute ago.
-func (d *Device) silent(n name) string {
+func (d *Device) silent(n gpu.Name) string {
 	g, s := find(d.gpus, n.ID())
 	handle := g.handle
 	if s != nil {
@@ -191,13 +185,12 @@ func (d *Device) silent(n name) string {
 func (d *Device) Lost(held []types.ResourceName) map[types.ResourceName]string {
 	lost := map[types.ResourceName]string{}
 	for _, r := range held {
-		parsed, ok := gpu.ParseName(r)
-		if !ok || parsed.Leaf == gpu.Bytes {
+		n, ok := gpu.ParseName(r)
+		if !ok || n.Leaf == gpu.Bytes {
 			continue
 		}
-		n := name(parsed)
 		if why := d.whyNot(n); why != "" {
-			lost[r] = fmt.Sprintf("%s is lost: %s. Delete the pod, so that it gets another.", n.what(), why)
+			lost[r] = fmt.Sprintf("%s is lost: %s. Delete the pod, so that it gets another.", what(n), why)
 		}
 	}
 	return lost

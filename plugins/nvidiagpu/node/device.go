@@ -102,7 +102,7 @@ func (d *Device) look() error {
 func (d *Device) read() error {
 	if !d.initialised {
 		if err := d.load(); err != nil {
-			return fmt.Errorf("%w: %v", &nvmlError{"load", nvml.ERROR_LIBRARY_NOT_FOUND}, err)
+			return fmt.Errorf("%w: %v", check("load", nvml.ERROR_LIBRARY_NOT_FOUND), err)
 		}
 		if err := check("Init", d.lib.Init()); err != nil {
 			return err

@@ -9,26 +9,42 @@ import (
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/fakenvml"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
+	"github.com/kubeslot/kubeslot/plugins/plugintest/overgrpc"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/device"
 )
 
 func noLoad() error { return nil }
 
-func started(t *testing.T, m nvml.Interface) *Device {
-	t.Helper()
-	d := NewDevice(m, noLoad)
-	d.cdiFolders = nil
-	if err := errors.Join(d.New(), d.Start()); err != nil {
-		t.Fatal(err)
+// hosting gives the device as a host has it.
+type hosting func(testing.TB, device.Device) device.Device
+
+func loaded(_ testing.TB, d device.Device) device.Device { return d }
+
+// eachHost runs the test for a device that is loaded, and for one over gRPC.
+func eachHost(t *testing.T, test func(*testing.T, hosting)) {
+	for name, host := range map[string]hosting{"loaded": loaded, "over gRPC": overgrpc.Device} {
+		t.Run(name, func(t *testing.T) { test(t, host) })
 	}
-	return d
 }
 
-func update(t *testing.T, d *Device) *types.NodeInfo {
+func started(t *testing.T, host hosting, m nvml.Interface, cdiFolders ...string) device.Device {
+	t.Helper()
+	d := NewDevice(m, noLoad)
+	d.cdiFolders = cdiFolders
+	hosted := host(t, d)
+	if err := errors.Join(hosted.New(), hosted.Start()); err != nil {
+		t.Fatal(err)
+	}
+	return hosted
+}
+
+func update(t *testing.T, d device.Device) *types.NodeInfo {
 	t.Helper()
 	info := types.NewNodeInfo()
 	if err := d.UpdateNodeInfo(info); err != nil {
@@ -50,8 +66,10 @@ func given(uuids ...string) *types.ContainerInfo {
 }
 
 // The names and amounts are KubeGPU's.
-func TestUpdateNodeInfo(t *testing.T) {
-	info := update(t, started(t, fakenvml.New(fakenvml.Layouts["mixed"])))
+func TestUpdateNodeInfo(t *testing.T) { eachHost(t, testUpdateNodeInfo) }
+
+func testUpdateNodeInfo(t *testing.T, host hosting) {
+	info := update(t, started(t, host, fakenvml.New(fakenvml.Layouts["mixed"])))
 	want := types.ResourceList{}
 	for i, group := range []string{"0/gpugrp0/0", "0/gpugrp0/0", "0/gpugrp0/1", "1/gpugrp0/2", "1/gpugrp0/2", "1/gpugrp0/3"} {
 		name := types.ResourceName("resource/group/gpugrp1/" + group + "/gpu/" + fakenvml.UUID(i))
@@ -111,10 +129,17 @@ func TestNoDriver(t *testing.T) {
 func TestNoTopology(t *testing.T) {
 	m := fakenvml.New(fakenvml.Layouts["dgx-a100"])
 	for i := range 8 {
-		m.Blind(i)
+		handle, _ := m.DeviceGetHandleByIndex(i)
+		d := handle.(*server.Device)
+		d.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) {
+			return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
+		}
+		d.GetTopologyCommonAncestorFunc = func(nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+			return 0, nvml.ERROR_NOT_SUPPORTED
+		}
 	}
 	groups := map[string]bool{}
-	for _, g := range gpu.Free(update(t, started(t, m)).Allocatable, nil, gpu.DefaultKind) {
+	for _, g := range gpu.Free(update(t, started(t, loaded, m)).Allocatable, nil, gpu.DefaultKind) {
 		groups[g.Node+"/"+g.Clique] = true
 	}
 	if len(groups) != 8 {
@@ -122,9 +147,11 @@ func TestNoTopology(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestHealth(t *testing.T) { eachHost(t, testHealth) }
+
+func testHealth(t *testing.T, host hosting) {
 	m := fakenvml.New(fakenvml.Layouts["two-cliques"])
-	d := started(t, m)
+	d := started(t, host, m)
 	has := func(i int) bool {
 		t.Helper()
 		info := update(t, d)
@@ -172,8 +199,13 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestAllocate(t *testing.T) {
-	d := started(t, fakenvml.New(fakenvml.Layouts["two-cliques"]))
+func TestAllocate(t *testing.T) { eachHost(t, testAllocate) }
+
+func testAllocate(t *testing.T, host hosting) {
+	d := started(t, host, fakenvml.New(fakenvml.Layouts["two-cliques"]))
+	if own := d.(device.VariableOwner).OwnVariables(); !cmp.Equal(own, map[string]string{visibleDevices: "void"}) {
+		t.Error(own)
+	}
 	zero, five := fakenvml.UUID(0), fakenvml.UUID(5)
 	mounts, devices, env, err := d.Allocate(nil, given(five, zero))
 	if err != nil || len(mounts)+len(devices) != 0 || env[visibleDevices] != zero+","+five {
@@ -212,7 +244,9 @@ func writeSpec(t *testing.T, dir, file, uuid string) {
 	}
 }
 
-func TestAllocateCDI(t *testing.T) {
+func TestAllocateCDI(t *testing.T) { eachHost(t, testAllocateCDI) }
+
+func testAllocateCDI(t *testing.T, host hosting) {
 	zero, one := fakenvml.UUID(0), fakenvml.UUID(1)
 	dir := t.TempDir()
 	for file, text := range map[string]string{
@@ -224,14 +258,12 @@ func TestAllocateCDI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := started(t, fakenvml.New(fakenvml.Layouts["two-cliques"]))
-	d.cdiFolders = []string{"/none", dir}
+	d := started(t, host, fakenvml.New(fakenvml.Layouts["two-cliques"]), "/none", dir)
 	if _, devices, env, err := d.Allocate(nil, given(zero)); err != nil || !cmp.Equal(devices, []string{"nvidia.com/gpu=" + zero}) || env[visibleDevices] != "void" {
 		t.Error(devices, env, err)
 	}
 	// A slice is described by its own UUID.
-	sliced := started(t, fakenvml.New(fakenvml.Layouts["mig-alike"]))
-	sliced.cdiFolders = []string{dir}
+	sliced := started(t, host, fakenvml.New(fakenvml.Layouts["mig-alike"]), dir)
 	got := gpu.GPU{UUID: one, Slice: fakenvml.SliceUUID(1, nvml.GPU_INSTANCE_PROFILE_3_SLICE, 0)}
 	writeSpec(t, dir, "mig.yaml", got.Slice)
 	want := gpu.Name{Slice: "0", Leaf: "mig-3g.40gb"}.Resource()

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/gpu"
 )
 
 // control are the device nodes that all containers with GPUs need, of those that there are.
@@ -18,7 +20,7 @@ const migMinors = "/proc/driver/nvidia-caps/mig-minors"
 
 // deviceNodes returns the device nodes of the GPUs and slices: a GPU's own, and for
 // a slice those that open its GPU instance and its compute instance.
-func (d *Device) deviceNodes(names []name) ([]string, error) {
+func (d *Device) deviceNodes(names []gpu.Name) ([]string, error) {
 	var nodes []string
 	for _, path := range control {
 		if _, err := os.Stat(filepath.Join(d.root, path)); err == nil {
@@ -35,7 +37,7 @@ func (d *Device) deviceNodes(names []name) ([]string, error) {
 		if s != nil {
 			caps, err := d.capabilities(minor, s)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", n.what(), err)
+				return nil, fmt.Errorf("%s: %w", what(n), err)
 			}
 			own = append(own, caps...)
 		}

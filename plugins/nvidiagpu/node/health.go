@@ -132,7 +132,13 @@ func (h *health) listen(gpus []found) {
 			return
 		}
 		event, code := h.events.Wait(0)
-		if code != nvml.SUCCESS { // a timeout: nothing more
+		switch code {
+		case nvml.SUCCESS:
+		case nvml.ERROR_TIMEOUT: // nothing more
+			return
+		default: // as while one of the GPUs is lost: begin anew with those that answer
+			h.close()
+			h.watch(gpus)
 			return
 		}
 		uuid, code := event.Device.GetUUID()

@@ -10,38 +10,30 @@ import (
 	_ "github.com/kubeslot/kubeslot/plugins/nvidiagpu/nvmllink" // so that this can be in a Go plugin
 )
 
-// nvmlError is what NVML returned to a call.
-type nvmlError struct {
-	call string
-	code nvml.Return
-}
-
-func (e *nvmlError) Error() string {
-	return fmt.Sprintf("NVML: %s: %s", e.call, nvml.ErrorString(e.code))
-}
-
+// check returns what NVML returned to a call as an error, nil for SUCCESS.
 func check(call string, code nvml.Return) error {
 	if code == nvml.SUCCESS {
 		return nil
 	}
-	return &nvmlError{call, code}
+	return fmt.Errorf("NVML: %s: %w", call, code)
 }
 
 // none reports whether the error says that the machine has no GPU that NVML
 // could know of, rather than that something broke.
 func none(err error) bool {
-	var e *nvmlError
-	return errors.As(err, &e) &&
-		(e.code == nvml.ERROR_LIBRARY_NOT_FOUND || e.code == nvml.ERROR_DRIVER_NOT_LOADED || e.code == nvml.ERROR_NOT_FOUND)
+	code, ok := errors.AsType[nvml.Return](err)
+	return ok && (code == nvml.ERROR_LIBRARY_NOT_FOUND || code == nvml.ERROR_DRIVER_NOT_LOADED ||
+		code == nvml.ERROR_NOT_FOUND)
 }
 
 // found is a GPU as NVML has it.
 type found struct {
 	gpu.GPU
-	handle nvml.Device
-	bus    string
-	mig    bool    // that it is in MIG mode, in which only its slices can be used
-	slices []slice // in NVML's order
+	handle  nvml.Device
+	bus     string
+	capable bool    // of MIG mode
+	mig     bool    // that it is in it: only its slices can be used
+	slices  []slice // in NVML's order
 }
 
 // find returns the GPU with the UUID, or the one that has the slice with it.
@@ -114,7 +106,8 @@ func describe(handle nvml.Device) (found, error) {
 		return g, err
 	}
 	mode, _, code := handle.GetMigMode()
-	g.mig = code == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+	g.capable = code == nvml.SUCCESS
+	g.mig = g.capable && mode == nvml.DEVICE_MIG_ENABLE
 	pci, code := handle.GetPciInfo()
 	if err := check("GetPciInfo", code); err != nil {
 		return g, err

@@ -31,8 +31,7 @@ type machine struct {
 
 type model struct {
 	product, family string
-	major, minor    int  // compute capability
-	capable         bool // of MIG
+	major, minor    int // compute capability
 }
 
 // configure takes the configuration of a Node with the label. If that cannot be, the one before
@@ -58,10 +57,10 @@ func (d *Device) warn(warnings []string) {
 // NodeLabels takes the Node's configuration, which may be by its label, and says what GPUs it has.
 func (d *Device) NodeLabels(node map[string]string) (map[string]string, error) {
 	_ = d.configure(node[config.Label]) // see UpdateNodeInfo
-	if err := d.look(); err != nil {
+	err := d.look()
+	if d.looked = err == nil; !d.looked {
 		return nil, err
 	}
-	d.looked = true
 	labels := map[string]string{}
 	for name, value := range d.machine().labels(d.config) {
 		if d.environment.NVIDIALabels {
@@ -88,8 +87,6 @@ func (d *Device) machine() machine {
 		if arch, code := g.handle.GetArchitecture(); code == nvml.SUCCESS && int(arch) < len(families) {
 			is.family = families[arch]
 		}
-		_, _, code := g.handle.GetMigMode()
-		is.capable = code == nvml.SUCCESS
 		m.models = append(m.models, is)
 	}
 	return m
@@ -105,7 +102,7 @@ func (m machine) labels(c *config.Config) map[string]string {
 	share := c.Share(gpu.DefaultKind)
 	product, memory := []string{m.models[of].product}, m.gpus[of].Memory
 	replicas, strategy := share.Replicas, share.Strategy()
-	capable := slices.ContainsFunc(m.models, func(is model) bool { return is.capable })
+	capable := slices.ContainsFunc(m.gpus, func(g found) bool { return g.capable })
 	partitioned := slices.ContainsFunc(m.gpus, func(g found) bool { return g.mig })
 	switch {
 	case c.MIGStrategy == config.MIGSingle && partitioned && notAlike(m.gpus) != nil:

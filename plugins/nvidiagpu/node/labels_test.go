@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -20,12 +21,12 @@ func gpus(words ...string) machine {
 	m := machine{driver: "550.54.15", cuda: 12040}
 	for _, word := range words {
 		name, profiles, mig := strings.Cut(word, ":")
-		g := found{GPU: gpu.GPU{UUID: word, Memory: 40 << 30}, mig: mig}
+		g := found{GPU: gpu.GPU{UUID: word, Memory: 40 << 30}, capable: name == "A100", mig: mig}
 		for profile := range strings.FieldsSeq(strings.ReplaceAll(profiles, ",", " ")) {
 			g.slices = append(g.slices, slice{profile: profile, memory: 5 << 30})
 		}
 		m.gpus = append(m.gpus, g)
-		m.models = append(m.models, model{"NVIDIA " + name, "ampere", 8, 0, name == "A100"})
+		m.models = append(m.models, model{"NVIDIA " + name, "ampere", 8, 0})
 	}
 	return m
 }
@@ -140,7 +141,8 @@ func TestNodeLabels(t *testing.T) {
 	const shared = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: 2}]}}"
 	write("shared", shared)
 	write("broken", strings.Replace(shared, "2", "0", 1))
-	d := NewDevice(fakenvml.New(fakenvml.Layouts["two-cliques"]), noLoad)
+	m := fakenvml.New(fakenvml.Layouts["two-cliques"])
+	d := NewDevice(m, noLoad)
 	d.getenv = func(name string) string { return map[string]string{"CONFIG_FILE": dir}[name] }
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
@@ -176,6 +178,16 @@ func TestNodeLabels(t *testing.T) {
 			t.Errorf("%s: %v, %v", label, own, err)
 		}
 	}
+	// What a look before that found is not said when NVML fails.
+	all := m.DeviceGetCountFunc
+	m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
+	if _, err := d.NodeLabels(nil); err == nil {
+		t.Error("NVML fails")
+	}
+	if err := d.UpdateNodeInfo(types.NewNodeInfo()); err == nil || !strings.Contains(err.Error(), "DeviceGetCount") {
+		t.Error(err)
+	}
+	m.DeviceGetCountFunc = all
 	d.environment.NVIDIALabels = true
 	own, _, err = counts("default")
 	if err != nil || own["nvidia.com/gpu.replicas"] != "1" || own["nvidia.com/gpu.family"] != "ampere" ||

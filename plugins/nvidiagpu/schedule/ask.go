@@ -58,8 +58,8 @@ func (b *badRequest) GetInfo() (types.ResourceName, int64, int64, int64) {
 	return b.resource, b.count, 0, 0
 }
 
-// Error is GetReason.
-func (b *badRequest) Error() string { return b.text }
+// Never is true: the end of other pods would not help.
+func (b *badRequest) Never() bool { return true }
 
 // bad returns the reason that concerns the container.
 func bad(container string, r types.ResourceName, n int64, format string, args ...any) *badRequest {
@@ -199,8 +199,9 @@ func labels(requests types.ResourceList) map[string]string {
 
 // translate writes what the container asks for in names as requests of GPUs in
 // two levels of groups. GPUs that it has not named get labels of their own, and
-// so do groups that it has not named: nothing asked for them to be together.
-func (a ask) translate(requests, node types.ResourceList, sliced func(kind string) bool) types.ResourceList {
+// so do groups that it has not named: nothing asked for them to be together. Of
+// what is more than the node has it asks for one too many.
+func (p *placing) translate(a ask, requests types.ResourceList) types.ResourceList {
 	requests = maps.Clone(requests)
 	named := labels(requests)
 	next := 0
@@ -212,9 +213,13 @@ func (a ask) translate(requests, node types.ResourceList, sliced func(kind strin
 		}
 	}
 	for _, w := range a.wants {
-		for range w.count - w.named {
+		most := int64(1)
+		for _, g := range p.pool(w.kind).all() {
+			most += g.Count
+		}
+		for range min(int64(w.count-w.named), most) {
 			l := fmt.Sprintf("%s/%s/%d/", types.DeviceGroupPrefix, gpu.Stage, next)
-			if sliced(w.kind) {
+			if p.sliced(w.kind) {
 				l += gpu.SliceStage + "/0/"
 			}
 			named[l] = w.kind
@@ -230,7 +235,7 @@ func (a ask) translate(requests, node types.ResourceList, sliced func(kind strin
 			requests[types.ResourceName(l+gpu.Bytes)] = a.memory
 		}
 	}
-	_, requests = resource.TranslateResource(node, requests, gpu.CliqueStage, gpu.Stage)
-	_, requests = resource.TranslateResource(node, requests, gpu.NodeStage, gpu.CliqueStage)
+	_, requests = resource.TranslateResource(p.node.Allocatable, requests, gpu.CliqueStage, gpu.Stage)
+	_, requests = resource.TranslateResource(p.node.Allocatable, requests, gpu.NodeStage, gpu.CliqueStage)
 	return requests
 }

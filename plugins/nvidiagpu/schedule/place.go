@@ -36,21 +36,22 @@ type placing struct {
 // containers run before the others, one at a time, and use their GPUs first.
 func place(node *types.NodeInfo, pod *types.PodInfo) (connected float64, reason devicescheduler.PredicateFailureReason) {
 	p := placing{node: node, pools: map[string]*pool{}, uses: map[gpuGroup]bool{}}
-	for _, part := range []struct {
-		containers map[string]types.ContainerInfo
-		choose     func(*asking) devicescheduler.PredicateFailureReason
-	}{{pod.RunningContainers, p.running}, {pod.InitContainers, p.init}} {
-		asking, bad := p.asks(part.containers, pod.Requests)
+	for _, init := range []bool{false, true} {
+		containers := pod.RunningContainers
+		if init {
+			containers = pod.InitContainers
+		}
+		asking, bad := p.asks(containers, pod.Requests)
 		if bad != nil {
 			return 0, bad
 		}
 		for _, c := range asking {
 			if c.named {
-				c.info.DevRequests = c.translate(c.info.DevRequests, node.Allocatable, p.sliced)
-			} else if reason := part.choose(&c); reason != nil {
+				c.info.DevRequests = p.translate(c.ask, c.info.DevRequests)
+			} else if reason := p.choose(&c, init); reason != nil {
 				return 0, reason
 			}
-			part.containers[c.name] = c.info
+			containers[c.name] = c.info
 		}
 	}
 	for _, q := range p.quality {
@@ -59,75 +60,54 @@ func place(node *types.NodeInfo, pod *types.PodInfo) (connected float64, reason 
 	return connected, nil
 }
 
-// running chooses a running container's GPUs, if there are enough.
-func (p *placing) running(c *asking) devicescheduler.PredicateFailureReason {
-	var given []gpu.GPU
-	for _, w := range c.wants {
-		pool := p.pool(w.kind)
-		n, each := p.split(c, w)
-		got := Choose(enough(pool.free, c.memory, each), n, c.pack, p.used)
-		if got == nil {
-			return p.short(c, w)
-		}
-		got = times(got, each)
-		pool.take(got, c.memory)
-		note(p.uses, got)
-		given = append(given, got...)
+// choose chooses the container's GPUs, if there are enough. An init container gets those of the running
+// containers first.
+func (p *placing) choose(c *asking, init bool) devicescheduler.PredicateFailureReason {
+	uses := p.uses
+	if init {
+		uses = maps.Clone(uses)
 	}
-	p.quality = append(p.quality, note(p.uses, given))
-	c.give(given)
-	return nil
-}
-
-// init chooses an init container's GPUs, if there are enough.
-func (p *placing) init(c *asking) devicescheduler.PredicateFailureReason {
-	uses := maps.Clone(p.uses)
 	used := func(g gpuGroup) bool { return uses[g] }
 	var given []gpu.GPU
 	for _, w := range c.wants {
 		pool := p.pool(w.kind)
-		n, each := p.split(c, w)
-		var own, others []gpu.GPU
-		for _, g := range enough(pool.start, c.memory, each) {
-			if pool.own[g.ID()] {
-				own = append(own, g)
-			} else {
-				others = append(others, g)
+		n, each := w.count, int64(1) // GPUs, and replicas of each
+		if c.sameGPU && n > 1 && pool.shared() {
+			n, each = 1, int64(n)
+		}
+		var own, free []gpu.GPU
+		if !init {
+			free = enough(pool.free, c.memory, each)
+		} else {
+			for _, g := range enough(pool.start, c.memory, each) {
+				if pool.own[g.ID()] {
+					own = append(own, g)
+				} else {
+					free = append(free, g)
+				}
 			}
 		}
 		got := Choose(own, min(n, len(own)), c.pack, used)
 		note(uses, got)
 		if more := n - len(got); more > 0 {
-			rest := Choose(others, more, c.pack, used)
+			rest := Choose(free, more, c.pack, used)
 			if rest == nil {
 				return p.short(c, w)
 			}
 			got = append(got, rest...)
 		}
 		note(uses, got)
-		given = append(given, times(got, each)...)
+		for i := range got {
+			got[i].Count = each
+		}
+		if !init {
+			pool.take(got, c.memory)
+		}
+		given = append(given, got...)
 	}
 	p.quality = append(p.quality, note(uses, given))
 	c.give(given)
 	return nil
-}
-
-func (p *placing) used(g gpuGroup) bool { return p.uses[g] }
-
-// split returns on how many GPUs the container gets what it wants of a kind, and how many replicas of each.
-func (p *placing) split(c *asking, w want) (gpus int, each int64) {
-	if c.sameGPU && w.count > 1 && p.pool(w.kind).shared() {
-		return 1, int64(w.count)
-	}
-	return w.count, 1
-}
-
-// times returns the GPUs with so many replicas of each.
-func times(gpus []gpu.GPU, each int64) []gpu.GPU {
-	for i := range gpus {
-		gpus[i].Count = each
-	}
-	return gpus
 }
 
 // asks returns the containers that ask for GPUs, in the order in which they choose.

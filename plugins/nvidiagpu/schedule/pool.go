@@ -49,8 +49,12 @@ func (p *placing) pool(kind string) *pool {
 
 // sliced reports whether the kind is one of MIG slices.
 func (p *placing) sliced(kind string) bool {
-	if free := p.pool(kind).start; len(free) > 0 {
-		return free[0].Slice != ""
+	some := p.pool(kind).start
+	if len(some) == 0 { // all are in use
+		some = p.pool(kind).all()
+	}
+	if len(some) > 0 {
+		return some[0].Slice != ""
 	}
 	return strings.HasPrefix(kind, migPrefix)
 }

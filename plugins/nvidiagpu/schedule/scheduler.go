@@ -52,9 +52,7 @@ func (Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 // GPU's kind is another when the node's config changes. A slice may be made anew, and a GPU divided or put
 // together, while a pod has what was there before. Everything else the group scheduler counts.
 func (Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
-	for r, n := range renamed(node, pod) {
-		node.Used[r] = resource.AddCapped(node.Used[r], n)
-	}
+	resource.Take(node.Used, renamed(node, pod))
 	return nil
 }
 

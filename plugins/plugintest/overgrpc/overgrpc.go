@@ -4,13 +4,18 @@ package overgrpc
 
 import (
 	"context"
+	"errors"
 	"os"
+	"reflect"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/plugins/server"
+	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
@@ -44,7 +49,9 @@ func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	connect(t, sockets)
+	if err := connect(t, sockets); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 
@@ -54,21 +61,114 @@ type scheduler struct{ *remote.Scheduler }
 // Changed implements remote.Handler.
 func (scheduler) Changed() {}
 
-// Device returns the node's half as it is over gRPC.
-func Device(t testing.TB, d device.Device) *remote.Device {
-	t.Helper()
-	var half *remote.Device
+// Device returns the node's half as it is over gRPC, to be used like d itself. It calls d only while one
+// of its own methods runs: a test may look at d in between.
+func Device(t testing.TB, d device.Device) device.Device {
+	n := &node{served: &served{Device: d}, t: t}
+	n.Lock()
+	return n
+}
+
+// served is the half as its server calls it, which looks now and then what the node has.
+type served struct {
+	device.Device
+	sync.Mutex
+}
+
+// Start implements device.Device.
+func (s *served) Start() error {
+	s.Lock()
+	defer s.Unlock()
+	return s.Device.Start()
+}
+
+// UpdateNodeInfo implements device.Device.
+func (s *served) UpdateNodeInfo(info *types.NodeInfo) error {
+	s.Lock()
+	defer s.Unlock()
+	return s.Device.UpdateNodeInfo(info)
+}
+
+// OwnVariables implements device.VariableOwner.
+func (s *served) OwnVariables() map[string]string {
+	if owner, ok := s.Device.(device.VariableOwner); ok {
+		return owner.OwnVariables()
+	}
+	return nil
+}
+
+// node is the half as its host calls it. It is locked but for while a method runs.
+type node struct {
+	*served
+	t    testing.TB
+	host *remote.Device
+}
+
+// Start serves the half and connects to it.
+func (n *node) Start() error {
+	n.Unlock()
+	defer n.Lock()
+	folder := serve(n.t, server.Device(n.served, lookInterval))
+	n.t.Cleanup(n.Unlock) // before the server ends, which waits for its calls
 	devices, err := remote.NewDevices(remote.DevicesConfig{
-		Folder:  serve(t, server.Device(d, lookInterval)),
+		Folder:  folder,
 		Node:    "node",
 		Timeout: remote.DefaultDeviceTimeout,
-		Added:   func(added *remote.Device) func() { half = added; return func() {} },
+		Added:   func(added *remote.Device) func() { n.host = added; return func() {} },
 	})
 	if err != nil {
-		t.Fatal(err)
+		n.t.Fatal(err)
 	}
-	connect(t, devices.Sockets)
-	return half
+	return connect(n.t, devices.Sockets)
+}
+
+// UpdateNodeInfo waits until the host knows what the half says now.
+func (n *node) UpdateNodeInfo(info *types.NodeInfo) error {
+	now := types.NewNodeInfo()
+	if err := n.Device.UpdateNodeInfo(now); err != nil {
+		return err
+	}
+	n.Unlock()
+	defer n.Lock()
+	for end := time.Now().Add(deadline); ; time.Sleep(time.Millisecond) {
+		err := n.host.UpdateNodeInfo(info)
+		if err == nil && reflect.DeepEqual(info, now) {
+			return nil
+		}
+		if time.Now().After(end) {
+			n.t.Fatalf("the host knows %v, %v of the node, and the plugin says %v", info, err, now)
+		}
+	}
+}
+
+// OwnVariables returns those that the host knows.
+func (n *node) OwnVariables() map[string]string { return n.host.OwnVariables() }
+
+// Allocate is for a container that it adds to the pod: over gRPC, containers have names.
+func (n *node) Allocate(pod *types.PodInfo, c *types.ContainerInfo) (
+	mounts []device.Mount, devices []string, env map[string]string, err error) {
+	n.Unlock()
+	defer n.Lock()
+	with := types.NewPodInfo()
+	if pod != nil {
+		with = pod.Clone()
+	}
+	with.RunningContainers["added"] = *c
+	mounts, devices, env, err = n.host.AllocateContainer(n.t.Context(), with, "added")
+	return mounts, devices, env, own(err)
+}
+
+// own returns the plugin's own error, of what the host says about it.
+func own(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, text, ok := strings.Cut(err.Error(), ": Unknown: ")
+	if !ok {
+		return err
+	}
+	text, _, _ = strings.Cut(text, "; start it, or run without it")
+	return errors.New(text)
 }
 
 // serve serves the plugin until the test ends.
@@ -87,15 +187,19 @@ func serve(t testing.TB, p server.Plugin) (folder string) {
 	return folder
 }
 
-// connect connects to the one plugin that there is.
-func connect(t testing.TB, s *remote.Sockets) {
+// connect connects to the one plugin that there is. An error is why that cannot start.
+func connect(t testing.TB, s *remote.Sockets) error {
 	t.Helper()
 	run(t, s.Run)
-	for end := time.Now().Add(deadline); len(s.Plugins()) == 0 || s.Plugins()[0].Away() != nil; {
+	for end := time.Now().Add(deadline); ; time.Sleep(time.Millisecond) {
+		if plugins := s.Plugins(); len(plugins) > 0 {
+			if err := plugins[0].Away(); err == nil || strings.Contains(err.Error(), " failed in Start: ") {
+				return own(err)
+			}
+		}
 		if time.Now().After(end) {
 			t.Fatal("the plugin is not ready: ", s.Away())
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/fakenvml"
 	"github.com/kubeslot/kubeslot/plugins/nvidiagpu/node"
 	"github.com/kubeslot/kubeslot/types/device"
@@ -41,10 +43,12 @@ func CreateDevicePlugin() (device.Device, error) {
 	if err := s.apply(machine, layout.GPUs); err != nil {
 		return nil, fmt.Errorf("fake GPUs: %w", err)
 	}
-	machine.OnCount = func() {
+	count := machine.DeviceGetCountFunc
+	machine.DeviceGetCountFunc = func() (int, nvml.Return) {
 		if now, err := read(); err == nil { // else it is half written: as it was
 			_ = now.apply(machine, layout.GPUs)
 		}
+		return count()
 	}
 	return node.NewDevice(machine, func() error { return nil }), nil
 }

@@ -275,7 +275,7 @@ func (b *bench) measureClaims(ctx context.Context, r *result) error {
 		release, err := b.measure(ctx, func() error {
 			for i, h := range all {
 				h.node.runtime.clear()
-				h.node.claims.ContainerRemoved(h.container)
+				h.node.claims.Removed(h.container)
 				if err := known(ctx, slots[i], false); err != nil {
 					return err
 				}

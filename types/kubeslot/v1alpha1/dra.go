@@ -5,6 +5,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -22,6 +23,9 @@ const (
 
 	draHolder = "dra."
 )
+
+// DRAMinVersion is the oldest Kubernetes with all of DRA that the devices need, on by default.
+var DRAMinVersion = version.MajorMinor(1, 36)
 
 // DeviceClassName is the name of a Configuration's DeviceClass.
 func DeviceClassName(configuration string) string { return configuration + "." + DRADriver }

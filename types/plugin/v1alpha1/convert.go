@@ -30,25 +30,16 @@ func (n *NodeInfo) Info() *types.NodeInfo {
 
 // NodeStateOf returns what the node's half of a plugin says of its node as a message.
 func NodeStateOf(n *types.NodeInfo) *NodeState {
-	return &NodeState{
-		Capacity:        mapOf[string](n.Capacity),
-		Allocatable:     mapOf[string](n.Allocatable),
-		Scorer:          mapOf[string](n.Scorer),
-		KubeCapacity:    mapOf[string](n.KubeCap),
-		KubeAllocatable: mapOf[string](n.KubeAlloc),
-	}
+	i := NodeInfoOf(n)
+	return &NodeState{Capacity: i.Capacity, Allocatable: i.Allocatable, Scorer: i.Scorer,
+		KubeCapacity: i.KubeCapacity, KubeAllocatable: i.KubeAllocatable}
 }
 
 // Info returns what the message says of the node, which has no name and nothing used.
 func (n *NodeState) Info() *types.NodeInfo {
-	return &types.NodeInfo{
-		Capacity:    mapOf[types.ResourceName](n.GetCapacity()),
-		Allocatable: mapOf[types.ResourceName](n.GetAllocatable()),
-		Used:        types.ResourceList{},
-		Scorer:      mapOf[types.ResourceName](n.GetScorer()),
-		KubeCap:     mapOf[types.ResourceName](n.GetKubeCapacity()),
-		KubeAlloc:   mapOf[types.ResourceName](n.GetKubeAllocatable()),
-	}
+	i := &NodeInfo{Capacity: n.GetCapacity(), Allocatable: n.GetAllocatable(), Scorer: n.GetScorer(),
+		KubeCapacity: n.GetKubeCapacity(), KubeAllocatable: n.GetKubeAllocatable()}
+	return i.Info()
 }
 
 // PodInfoOf returns the pod as a message. Nothing is shared with it.
@@ -105,14 +96,18 @@ func infosOf(from map[string]*ContainerInfo) map[string]types.ContainerInfo {
 	return to
 }
 
-// PodChangesOf returns what a plugin may change in the pod, of all its containers.
-func PodChangesOf(p *types.PodInfo) *PodChanges {
-	return &PodChanges{InitContainers: changesOf(p.InitContainers), RunningContainers: changesOf(p.RunningContainers)}
+// PodChangesOf returns what a plugin has changed in the pod, of the containers that it had before.
+func PodChangesOf(before, after *types.PodInfo) *PodChanges {
+	return &PodChanges{InitContainers: changesOf(before.InitContainers, after.InitContainers),
+		RunningContainers: changesOf(before.RunningContainers, after.RunningContainers)}
 }
 
-func changesOf(from map[string]types.ContainerInfo) map[string]*ContainerChanges {
-	to := make(map[string]*ContainerChanges, len(from))
-	for name, c := range from {
+func changesOf(before, after map[string]types.ContainerInfo) map[string]*ContainerChanges {
+	to := make(map[string]*ContainerChanges, len(after))
+	for name, c := range after {
+		if _, had := before[name]; !had {
+			continue
+		}
 		to[name] = &ContainerChanges{
 			DevRequests:  mapOf[string](c.DevRequests),
 			AllocateFrom: locationOf[string](c.AllocateFrom),

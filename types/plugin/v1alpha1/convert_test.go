@@ -45,7 +45,7 @@ func TestThereAndBack(t *testing.T) {
 			containers[name] = c
 		}
 	}
-	changes := PodChangesOf(pod)
+	changes := PodChangesOf(pod, pod)
 	changes.RunningContainers["another"] = &ContainerChanges{}
 	over(t, changes, &PodChanges{}).Apply(before)
 	if diff := cmp.Diff(pod, before); diff != "" {

@@ -1,19 +1,18 @@
-package command
+package message
 
 import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/kubeslot/kubeslot/kubectl-kubeslot/message"
 )
 
 // For each reason that the scheduler, kubecri and the kubelet can give there is a scenario
 // in which `pod` says it, and so there is for each of package view's own.
 func TestEachReasonHasAScenario(t *testing.T) {
-	files, err := filepath.Glob("testdata/scenarios/*.txt")
+	files, err := filepath.Glob("../command/testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
@@ -27,9 +26,9 @@ func TestEachReasonHasAScenario(t *testing.T) {
 			said[string(m[1])] = true
 		}
 	}
-	for _, reason := range message.Reasons() {
-		if reason != "Starting" && !said[reason] {
-			t.Errorf("there is no scenario of %s", reason)
+	for _, text := range slices.Concat(schedulerTexts, kubecriTexts, kubeletTexts) {
+		if text.reason != "Starting" && !said[text.reason] {
+			t.Errorf("there is no scenario of %s", text.reason)
 		}
 	}
 	own := regexp.MustCompile(`Reason: +"(\w+)"|w\.Reason(?:, w\.Why)? = "(\w+)"`)

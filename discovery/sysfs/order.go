@@ -1,13 +1,13 @@
-package udev
+package sysfs
 
 import (
 	"cmp"
 	"strings"
 )
 
-// comparePaths orders paths so that a device comes right before all that are below it,
+// ComparePaths orders paths so that a device comes right before all that are below it,
 // and numbers by their value: video2 before video10.
-func comparePaths(a, b string) int {
+func ComparePaths(a, b string) int {
 	for a != "" && b != "" {
 		x, y := number(a), number(b)
 		if x != "" && y != "" {
