@@ -2,6 +2,7 @@ package informers
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -11,16 +12,22 @@ func OnChange(changed func()) cache.ResourceEventHandler {
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() }}
 }
 
-// Each calls f with each object that is new, changed or gone.
-func Each[T any](f func(object *T, gone bool)) cache.ResourceEventHandler {
+// Each calls f with each object that is new, changed or gone. An informer whose watch was interrupted
+// shows an object that was deleted and made again under its name as one update: then the former is gone.
+func Each[T metav1.Object](f func(object T, gone bool)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { f(obj.(*T), false) },
-		UpdateFunc: func(_, obj any) { f(obj.(*T), false) },
+		AddFunc: func(obj any) { f(obj.(T), false) },
+		UpdateFunc: func(old, obj any) {
+			if before := old.(T); before.GetUID() != obj.(T).GetUID() {
+				f(before, true)
+			}
+			f(obj.(T), false)
+		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			if object, ok := obj.(*T); ok {
+			if object, ok := obj.(T); ok {
 				f(object, true)
 			}
 		},
