@@ -38,7 +38,7 @@ func (a *Advertiser) watch() (synced []cache.InformerSynced, err error) {
 }
 
 func (a *Advertiser) podChanged(old, pod *corev1.Pod) {
-	if holds(old) != holds(pod) || pod.Generation != old.Generation {
+	if old.UID != pod.UID || holds(old) != holds(pod) || pod.Generation != old.Generation {
 		a.Changed()
 	}
 }
