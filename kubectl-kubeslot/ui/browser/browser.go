@@ -40,7 +40,13 @@ func chromium(t testing.TB) string {
 // Open opens an address in a browser of its own, of that size in pixels.
 func Open(t testing.TB, address string, width, height int64, options ...chromedp.ExecAllocatorOption) *Tab {
 	t.Helper()
-	options = append(append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox), options...)
+	temp, err := os.MkdirTemp("", "") // the test's own makes paths that are too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(temp) }) // Chromium leaves things in it
+	options = append(append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.NoSandbox,
+		chromedp.Env("TMPDIR="+temp)), options...)
 	where, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
