@@ -178,7 +178,7 @@ func (n *node) byName() func(context.Context, string, discovery.Device) string {
 // work runs the node until ctx is done and serve, which gets ctx, has returned.
 func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
 	logger := klog.FromContext(ctx)
-	e, err := secured(e, o, n.cluster.kube, n.metrics)
+	e, err := secured(ctx, e, o, n.cluster.kube, n.metrics)
 	if err != nil {
 		return err
 	}
