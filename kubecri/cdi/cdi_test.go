@@ -284,7 +284,7 @@ func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 			}
 		})
 	}
-	if !reads(nil, "/run/cdi") || reads(nil, "/opt/cdi") {
+	if !reads(defaultDirs, "/run/cdi") || reads(defaultDirs, "/opt/cdi") {
 		t.Error("the default directories are /etc/cdi and /run/cdi, to which /var/run is a link")
 	}
 }

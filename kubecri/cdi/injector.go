@@ -22,7 +22,7 @@ const (
 	writeRetry = 10 * time.Second
 )
 
-// defaultDirs are read by runtimes that do not say what they read.
+// defaultDirs are read by runtimes that do not say what they read. Never changed.
 var defaultDirs = []string{"/etc/cdi", "/var/run/cdi"}
 
 // Devices is who knows the node's devices.
@@ -75,11 +75,8 @@ func (i *Injector) Probe(ctx context.Context) {
 		"runtime", support.Runtime, "on", support.On, "why", support.Why, "reads", support.Dirs, "dir", i.store.dir)
 }
 
-// reads reports whether the directory is among dirs, or the default ones for none.
+// reads reports whether the directory is among dirs.
 func reads(dirs []string, dir string) bool {
-	if len(dirs) == 0 {
-		dirs = defaultDirs
-	}
 	real := func(path string) string { // /var/run is a link
 		path = filepath.Clean(path)
 		if resolved, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {

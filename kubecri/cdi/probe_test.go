@@ -40,11 +40,11 @@ func TestProbe(t *testing.T) {
 		{"containerd 2", runtime{"containerd", "v2.3.7", config(`{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/run/cdi"]}`), nil}, true, 2},
 		{"containerd with CDI always on", runtime{"containerd", "v2.4.2", config(`{"cdiSpecDirs":["/etc/cdi","/run/cdi"]}`), nil}, true, 2},
 		{"containerd with CDI off", runtime{"containerd", "v2.3.7", config(`{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}`), nil}, false, 1},
-		{"containerd that does not say", runtime{"containerd", "v1.6.0", config(`{}`), nil}, false, 0},
-		{"CRI-O", runtime{"cri-o", "1.36.0", nil, nil}, true, 0},
-		{"CRI-O before CDI", runtime{"cri-o", "1.23.1", nil, nil}, false, 0},
-		{"CRI-O of an odd version", runtime{"cri-o", "dev", nil, nil}, false, 0},
-		{"another runtime", runtime{"docker", "27.0.0", config("no JSON"), nil}, false, 0},
+		{"containerd that does not say", runtime{"containerd", "v1.6.0", config(`{}`), nil}, false, 2},
+		{"CRI-O", runtime{"cri-o", "1.36.0", nil, nil}, true, 2},
+		{"CRI-O before CDI", runtime{"cri-o", "1.23.1", nil, nil}, false, 2},
+		{"CRI-O of an odd version", runtime{"cri-o", "dev", nil, nil}, false, 2},
+		{"another runtime", runtime{"docker", "27.0.0", config("no JSON"), nil}, false, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := Probe(t.Context(), test.runtime)

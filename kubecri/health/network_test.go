@@ -136,9 +136,20 @@ func TestReasonsThatChangeAreLoggedOnce(t *testing.T) {
 }
 
 func TestServingCertificates(t *testing.T) {
-	own, err := ServingTLS(t.Context(), "", "", "node-a")
-	if err != nil || len(own.Certificates) != 1 {
-		t.Fatalf("without files: %v", err)
+	var logs bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs)))
+	own, err := ServingTLS(klog.NewContext(t.Context(), logger), "", "", "node-a")
+	if err != nil || logs.Len() > 0 {
+		t.Fatalf("without files, before a connection: %v, log %q", err, &logs)
+	}
+	for range 2 {
+		pair, err := own.GetCertificate(&tls.ClientHelloInfo{})
+		if err != nil || pair.Leaf == nil || pair.Leaf.VerifyHostname("node-a") != nil {
+			t.Fatalf("without files: %v", err)
+		}
+	}
+	if n := strings.Count(logs.String(), "Made a certificate"); n != 1 {
+		t.Errorf("without files: made %d certificates for 2 connections", n)
 	}
 	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
 	if _, err := ServingTLS(t.Context(), certFile, keyFile, "node-a"); err == nil ||
