@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
@@ -197,7 +201,7 @@ func TestSpecsFollowTheDevices(t *testing.T) {
 }
 
 // What could not be written, on a full disk say, is written when there is room,
-// though no device changes.
+// though no device changes. The log has the fault once.
 func TestSpecsAreWrittenOnceTheyCanBe(t *testing.T) {
 	base := t.TempDir()
 	inTheWay := filepath.Join(base, "run")
@@ -208,11 +212,13 @@ func TestSpecsAreWrittenOnceTheyCanBe(t *testing.T) {
 	i.retry = time.Millisecond
 	s := &source{changed: make(chan struct{})}
 	s.set("cam-a1")
-	ctx, stop := context.WithCancel(t.Context())
+	var logs bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	ended := make(chan struct{})
 	looks := &counted{source: s, times: make(chan struct{})}
 	go func() { defer close(ended); i.Run(ctx, looks) }()
-	for range 2 { // it could not, and tries again
+	for range 4 { // it could not, and tries again
 		select {
 		case <-looks.times:
 		case <-time.After(10 * time.Second):
@@ -230,6 +236,9 @@ func TestSpecsAreWrittenOnceTheyCanBe(t *testing.T) {
 	stop()
 	<-ended
 	close(looks.times)
+	if n := strings.Count(logs.String(), "Cannot bring CDI specs up to date"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &logs)
+	}
 }
 
 // counted says each time that the devices are looked at.
@@ -263,7 +272,9 @@ func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := NewInjector(test.dir, test.runtime)
-			i.Probe(t.Context())
+			once, cancel := context.WithCancel(t.Context())
+			cancel()
+			i.Probe(once)
 			got := i.Device(t.Context(), "cam-a1", test.device)
 			if got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -273,7 +284,7 @@ func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 			}
 		})
 	}
-	if !reads(nil, "/run/cdi") || reads(nil, "/opt/cdi") {
+	if !reads(defaultDirs, "/run/cdi") || reads(defaultDirs, "/opt/cdi") {
 		t.Error("the default directories are /etc/cdi and /run/cdi, to which /var/run is a link")
 	}
 }

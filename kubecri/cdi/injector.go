@@ -8,19 +8,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
 const (
-	// probeTimeout bounds the question whether CDI is on.
-	probeTimeout = 10 * time.Second
+	// probeTimeout bounds the question whether CDI is on, and probeRetry is between two: containerd
+	// answers nothing until it has read what it runs.
+	probeTimeout, probeRetry = 10 * time.Second, time.Second
 	// writeRetry is between attempts to write files that could not be written.
 	writeRetry = 10 * time.Second
 )
 
-// defaultDirs are read by runtimes that do not say what they read.
+// defaultDirs are read by runtimes that do not say what they read. Never changed.
 var defaultDirs = []string{"/etc/cdi", "/var/run/cdi"}
 
 // Devices is who knows the node's devices.
@@ -38,23 +40,29 @@ type Injector struct {
 	runtime Runtime
 	usable  atomic.Bool // as far as known
 	retry   time.Duration
+	ask     time.Duration // between two questions of Probe
 }
 
 // NewInjector keeps specs in dir. Until Probe has asked the runtime, nothing is
 // given by name.
 func NewInjector(dir string, runtime Runtime) *Injector {
-	return &Injector{store: store{dir: dir}, runtime: runtime, retry: writeRetry}
+	return &Injector{store: store{dir: dir}, runtime: runtime, retry: writeRetry, ask: probeRetry}
 }
 
-// Probe asks the runtime whether it resolves our names: to be called whenever it
-// has come back, with another configuration perhaps.
+// Probe asks the runtime whether it resolves our names until it says, or ctx is done: to be called
+// whenever it has come back, with another configuration perhaps.
 func (i *Injector) Probe(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("cdi")
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	support, err := Probe(ctx, i.runtime)
-	if err != nil {
-		logger.V(2).Info("Cannot tell whether the runtime has CDI on", "reason", err)
+	var support Support
+	err := wait.PollUntilContextCancel(ctx, i.ask, true, func(ctx context.Context) (said bool, err error) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if support, err = Probe(ctx, i.runtime); err != nil {
+			logger.V(2).Info("Cannot tell whether the runtime has CDI on, asking again", "reason", err)
+		}
+		return err == nil, nil
+	})
+	if err != nil { // ctx is done
 		return
 	}
 	usable := support.On && reads(support.Dirs, i.store.dir)
@@ -67,11 +75,8 @@ func (i *Injector) Probe(ctx context.Context) {
 		"runtime", support.Runtime, "on", support.On, "why", support.Why, "reads", support.Dirs, "dir", i.store.dir)
 }
 
-// reads reports whether the directory is among dirs, or the default ones for none.
+// reads reports whether the directory is among dirs.
 func reads(dirs []string, dir string) bool {
-	if len(dirs) == 0 {
-		dirs = defaultDirs
-	}
 	real := func(path string) string { // /var/run is a link
 		path = filepath.Clean(path)
 		if resolved, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
@@ -99,6 +104,7 @@ func (i *Injector) Device(ctx context.Context, instance string, device discovery
 // that are created meanwhile may need them.
 func (i *Injector) Run(ctx context.Context, source Devices) {
 	logger := klog.FromContext(ctx).WithName("cdi")
+	failing := false
 	for {
 		devices, changed := source.Devices()
 		var failed []error
@@ -111,8 +117,12 @@ func (i *Injector) Run(ctx context.Context, source Devices) {
 			}
 		}
 		var retry <-chan time.Time
-		if err := errors.Join(append(failed, i.store.prune(source.Gone))...); err != nil {
-			logger.Error(err, "Cannot bring CDI specs up to date: containers get devices written out, as good; trying again", "every", i.retry)
+		err := errors.Join(append(failed, i.store.prune(source.Gone))...)
+		if err != nil && !failing { // once an outage
+			logger.Error(err, "Cannot bring CDI specs up to date: containers get devices written out, as good; "+
+				"trying again", "every", i.retry)
+		}
+		if failing = err != nil; failing {
 			retry = time.After(i.retry)
 		}
 		select {

@@ -23,7 +23,7 @@ type Support struct {
 	// On is whether it injects the CDI devices that a request names; where it is
 	// off, such a request fails.
 	On bool
-	// Dirs are where it looks for specs, as far as it says.
+	// Dirs are where it looks for specs; those that are usual where it does not say.
 	Dirs []string
 	// Why says what On was concluded from.
 	Why string
@@ -40,7 +40,7 @@ func Probe(ctx context.Context, runtime Runtime) (Support, error) {
 	if err != nil {
 		return Support{}, fmt.Errorf("ask the runtime for its version: %w", err)
 	}
-	s := Support{Runtime: v.RuntimeName + " " + v.RuntimeVersion}
+	s := Support{Runtime: v.RuntimeName + " " + v.RuntimeVersion, Dirs: defaultDirs}
 	if v.RuntimeName == "cri-o" {
 		parsed, err := version.ParseGeneric(v.RuntimeVersion)
 		s.On = err == nil && parsed.AtLeast(crioSince)
@@ -56,15 +56,16 @@ func Probe(ctx context.Context, runtime Runtime) (Support, error) {
 		CDISpecDirs []string `json:"cdiSpecDirs"`
 	}
 	err = json.Unmarshal([]byte(status.Info["config"]), &config)
-	if err == nil && config.EnableCDI == nil && len(config.CDISpecDirs) > 0 { // containerd since 2.4
-		s.On, s.Dirs, s.Why = true, config.CDISpecDirs, "it says cdiSpecDirs, and cannot turn CDI off"
-		return s, nil
+	if len(config.CDISpecDirs) > 0 {
+		s.Dirs = config.CDISpecDirs
 	}
-	if err != nil || config.EnableCDI == nil {
+	switch {
+	case err == nil && config.EnableCDI != nil:
+		s.On, s.Why = *config.EnableCDI, fmt.Sprintf("its enableCDI is %t", *config.EnableCDI)
+	case err == nil && len(config.CDISpecDirs) > 0: // containerd since 2.4
+		s.On, s.Why = true, "it says cdiSpecDirs, and cannot turn CDI off"
+	default:
 		s.Why = "the runtime does not say enableCDI in its verbose Status"
-		return s, nil
 	}
-	s.On, s.Dirs = *config.EnableCDI, config.CDISpecDirs
-	s.Why = fmt.Sprintf("its enableCDI is %t", s.On)
 	return s, nil
 }

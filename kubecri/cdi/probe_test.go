@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -37,11 +40,11 @@ func TestProbe(t *testing.T) {
 		{"containerd 2", runtime{"containerd", "v2.3.7", config(`{"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/run/cdi"]}`), nil}, true, 2},
 		{"containerd with CDI always on", runtime{"containerd", "v2.4.2", config(`{"cdiSpecDirs":["/etc/cdi","/run/cdi"]}`), nil}, true, 2},
 		{"containerd with CDI off", runtime{"containerd", "v2.3.7", config(`{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}`), nil}, false, 1},
-		{"containerd that does not say", runtime{"containerd", "v1.6.0", config(`{}`), nil}, false, 0},
-		{"CRI-O", runtime{"cri-o", "1.36.0", nil, nil}, true, 0},
-		{"CRI-O before CDI", runtime{"cri-o", "1.23.1", nil, nil}, false, 0},
-		{"CRI-O of an odd version", runtime{"cri-o", "dev", nil, nil}, false, 0},
-		{"another runtime", runtime{"docker", "27.0.0", config("no JSON"), nil}, false, 0},
+		{"containerd that does not say", runtime{"containerd", "v1.6.0", config(`{}`), nil}, false, 2},
+		{"CRI-O", runtime{"cri-o", "1.36.0", nil, nil}, true, 2},
+		{"CRI-O before CDI", runtime{"cri-o", "1.23.1", nil, nil}, false, 2},
+		{"CRI-O of an odd version", runtime{"cri-o", "dev", nil, nil}, false, 2},
+		{"another runtime", runtime{"docker", "27.0.0", config("no JSON"), nil}, false, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := Probe(t.Context(), test.runtime)
@@ -56,5 +59,39 @@ func TestProbe(t *testing.T) {
 	down := errors.New("no such socket")
 	if _, err := Probe(t.Context(), runtime{err: down}); !errors.Is(err, down) {
 		t.Errorf("got %v, want the runtime's error", err)
+	}
+}
+
+// starting is a runtime that answers nothing at first, as containerd while it reads what it runs.
+type starting struct {
+	runtime
+	silent int
+}
+
+func (s *starting) Version(ctx context.Context, in *runtimeapi.VersionRequest, opts ...grpc.CallOption) (
+	*runtimeapi.VersionResponse, error) {
+	if s.silent--; s.silent >= 0 {
+		return nil, status.Error(codes.Unavailable, "server is not initialized yet")
+	}
+	return s.runtime.Version(ctx, in, opts...)
+}
+
+// A runtime that can be connected to may not answer yet, and is asked again until it does.
+func TestProbeOfARuntimeThatStarts(t *testing.T) {
+	dir := t.TempDir()
+	off := map[string]string{"config": `{"enableCDI":false}`}
+	on := map[string]string{"config": `{"enableCDI":true,"cdiSpecDirs":["` + dir + `"]}`}
+	r := &starting{runtime: runtime{"containerd", "v2.3.7", on, nil}}
+	i := NewInjector(dir, r)
+	i.ask = time.Millisecond
+	for _, test := range []struct {
+		info   map[string]string
+		usable bool
+	}{{on, true}, {off, false}} {
+		r.info, r.silent = test.info, 3
+		i.Probe(t.Context())
+		if usable := i.Usable() == nil; usable != test.usable {
+			t.Errorf("a runtime that says %v after 3 questions: usable %t", test.info, usable)
+		}
 	}
 }

@@ -18,14 +18,16 @@ import (
 // runtime ends the stream or ctx is done. Its error is never nil, and its code is
 // Unimplemented of a runtime that has no events.
 func Events(ctx context.Context, runtime Runtime, happened func(*runtimeapi.ContainerEventResponse)) error {
+	began := time.Now()
 	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return err
 	}
 	for first := true; ; first = false {
 		event, err := stream.Recv()
-		if errors.Is(err, io.EOF) && first { // CRI-O's way, without enable_pod_events
-			return status.Error(codes.Unimplemented, "the runtime ended the stream before any event")
+		// CRI-O's way, without enable_pod_events. With it a CRI-O that stops ends a stream like this.
+		if errors.Is(err, io.EOF) && first && time.Since(began) < MinRetry {
+			return status.Error(codes.Unimplemented, "the runtime ended the stream at once")
 		}
 		if errors.Is(err, io.EOF) {
 			return errors.New("the runtime ended the stream")

@@ -14,6 +14,7 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -48,9 +49,6 @@ func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference
 	return d.CDI.RemoveClaim(ref.UID)
 }
 
-// sourceAnnotation of a pod sandbox says from where the kubelet has the pod: "api", or for a static pod another.
-const sourceAnnotation = "kubernetes.io/config.source"
-
 // user returns a container that may use the ResourceClaim, nil for none: one that has not ended, of a pod that
 // uses the claim, or of a pod in its namespace that is not among the pods, as of one that was deleted by force.
 // Static pods have no claims.
@@ -65,8 +63,7 @@ func user(listed crilist.Listing, pods []*corev1.Pod, ref v1alpha1.ResourceClaim
 			continue
 		}
 		used, known := uses[kubelettypes.GetPodUID(c.Labels)]
-		source := listed.Sandboxes[c.PodSandboxId].GetAnnotations()[sourceAnnotation]
-		if used || !known && (source == "" || source == "api") {
+		if used || !known && !assignment.Static(listed.Sandboxes[c.PodSandboxId].GetAnnotations()) {
 			return c
 		}
 	}

@@ -180,12 +180,15 @@ const specRetry = 10 * time.Second
 
 // followDevices keeps the specs as the devices are until ctx is done.
 func (d *Driver) followDevices(ctx context.Context) {
+	failing := false
 	for {
 		changed, err := d.describeAgain(ctx)
 		var retry <-chan time.Time
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !failing && ctx.Err() == nil { // once an outage
 			klog.FromContext(ctx).Error(err, "Cannot have CDI specs of ResourceClaims say what the devices are now; "+
 				"trying again", "every", specRetry)
+		}
+		if failing = err != nil; failing {
 			retry = d.Clock.After(specRetry)
 		}
 		select {

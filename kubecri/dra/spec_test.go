@@ -1,10 +1,17 @@
 package dra
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -69,6 +76,33 @@ func TestSpecFollowsDevices(t *testing.T) {
 	nodes := func(spec string) string { return spec[strings.Index(spec, `"devices"`):] }
 	if nodes(r.spec("u1")) != nodes(before) {
 		t.Errorf("was\n%s\nand is\n%s", before, r.spec("u1"))
+	}
+}
+
+// A path that is gone, of a device that is seen still, is logged once.
+func TestSpecThatCannotBeWritten(t *testing.T) {
+	c := claim("u1", "one "+camera+" 1")
+	r := start(t, newAPI(configuration(3), c), here, t.TempDir())
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	clock := testclock.NewFakeClock(time.Now())
+	r.Clock = clock
+	r.devices.set(at(filepath.Join(r.dir, "gone"), "rtsp://a"))
+	var logs bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.followDevices(ctx) }()
+	for range 3 {
+		await(t, "a next try", clock.HasWaiters)
+		clock.Step(specRetry)
+	}
+	await(t, "a next try", clock.HasWaiters)
+	stop()
+	<-ended
+	if n := strings.Count(logs.String(), "Cannot have CDI specs of ResourceClaims say"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &logs)
 	}
 }
 

@@ -32,6 +32,9 @@ const (
 	// checking is how many requests of one path have their checks run at once: each may
 	// connect to our own socket and ask the runtime. The others wait.
 	checking = 4
+	// logEvery is at least between two lines of the log about a check that goes on to fail: reasons
+	// say for how long, and the kubelet asks every few seconds.
+	logEvery = 10 * time.Minute
 	// listenRetry is between two attempts to get the address.
 	listenRetry = 5 * time.Second
 
@@ -73,7 +76,8 @@ func (e Endpoints) Handler() http.Handler {
 	}
 	mux.Handle("GET /metrics", metrics)
 	for path, checks := range map[string][]Check{"/healthz": e.Live, "/readyz": e.Ready} {
-		r := &reporter{checks: checks, guard: e.Guard, running: make(chan struct{}, checking), logged: map[string]string{}}
+		r := &reporter{checks: checks, guard: e.Guard, running: make(chan struct{}, checking),
+			logged: map[string]time.Time{}}
 		mux.HandleFunc("GET "+path, r.report)
 	}
 	return mux
@@ -87,7 +91,7 @@ type reporter struct {
 	running chan struct{}
 
 	mu     sync.Mutex
-	logged map[string]string // by check, the reason that was withheld and logged last
+	logged map[string]time.Time // by check, when a reason that was withheld was logged last
 }
 
 // report writes a line a check, in the form of the API server's ?verbose.
@@ -130,14 +134,14 @@ func (p *reporter) report(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, text.String())
 }
 
-// log logs a reason that is withheld, once until the check passes or fails otherwise.
+// log logs a reason that is withheld, once until the check passes and now and then.
 func (p *reporter) log(ctx context.Context, check Check, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.logged[check.Name] == err.Error() {
+	if last, logged := p.logged[check.Name]; logged && time.Since(last) < logEvery {
 		return
 	}
-	p.logged[check.Name] = err.Error()
+	p.logged[check.Name] = time.Now()
 	klog.FromContext(ctx).Info("A health check fails", "check", check.Name, "advice", check.Advice, "reason", err)
 }
 

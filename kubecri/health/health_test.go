@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func check(name string, advice bool, err error) Check {
@@ -63,9 +64,12 @@ func TestServesUntilTheContextIsDone(t *testing.T) {
 	e := Endpoints{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "numbers") })}
 	go func() { defer close(ended); e.Serve(ctx, address) }()
 	defer func() { stop(); <-ended }()
-	for {
+	for end := time.Now().Add(30 * time.Second); ; {
 		resp, err := http.Get("http://" + address + "/metrics")
 		if err != nil {
+			if time.Now().After(end) {
+				t.Fatalf("waited 30 s to be served: %v", err)
+			}
 			continue // not listening yet
 		}
 		body, err := io.ReadAll(resp.Body)

@@ -2,9 +2,11 @@ package health
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +18,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -108,13 +111,49 @@ func TestWhoReadsOverTheNetwork(t *testing.T) {
 	}
 }
 
+// A reason that says for how long is not logged each time that the kubelet asks.
+func TestReasonsThatChangeAreLoggedOnce(t *testing.T) {
+	guard, err := delegatedauth.New(kubefake.NewClientset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	plugins := Check{Name: "device-plugins", Advice: true, Run: func(context.Context) error {
+		asked++
+		return fmt.Errorf("gpu: no driver, for %d0 seconds", asked)
+	}}
+	var logs bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs)))
+	handler := Endpoints{Guard: guard, Metrics: http.NotFoundHandler(), Ready: []Check{plugins}}.Handler()
+	for range 3 {
+		request := httptest.NewRequest("GET", "/readyz", nil).WithContext(klog.NewContext(t.Context(), logger))
+		request.RemoteAddr = "192.0.2.1:1234"
+		handler.ServeHTTP(httptest.NewRecorder(), request)
+	}
+	if n := strings.Count(logs.String(), "A health check fails"); n != 1 || asked != 3 {
+		t.Errorf("logged %d times of %d:\n%s", n, asked, &logs)
+	}
+}
+
 func TestServingCertificates(t *testing.T) {
-	own, err := ServingTLS("", "", "node-a")
-	if err != nil || len(own.Certificates) != 1 {
-		t.Fatalf("without files: %v", err)
+	var logs bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs)))
+	own, err := ServingTLS(klog.NewContext(t.Context(), logger), "", "", "node-a")
+	if err != nil || logs.Len() > 0 {
+		t.Fatalf("without files, before a connection: %v, log %q", err, &logs)
+	}
+	for range 2 {
+		pair, err := own.GetCertificate(&tls.ClientHelloInfo{})
+		if err != nil || pair.Leaf == nil || pair.Leaf.VerifyHostname("node-a") != nil {
+			t.Fatalf("without files: %v", err)
+		}
+	}
+	if n := strings.Count(logs.String(), "Made a certificate"); n != 1 {
+		t.Errorf("without files: made %d certificates for 2 connections", n)
 	}
 	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
-	if _, err := ServingTLS(certFile, keyFile, "node-a"); err == nil || !strings.Contains(err.Error(), certFile) {
+	if _, err := ServingTLS(t.Context(), certFile, keyFile, "node-a"); err == nil ||
+		!strings.Contains(err.Error(), certFile) {
 		t.Errorf("files that are not there: %v", err)
 	}
 	write := func(host string) {
@@ -124,7 +163,7 @@ func TestServingCertificates(t *testing.T) {
 		}
 	}
 	write("first.example")
-	config, err := ServingTLS(certFile, keyFile, "node-a")
+	config, err := ServingTLS(t.Context(), certFile, keyFile, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,19 @@
 package health
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
+	"sync"
 
-	"k8s.io/client-go/util/cert"
+	"github.com/kubeslot/kubeslot/serve"
 )
 
 // ServingTLS is what to serve with: the certificate in the files, which are read for each
 // connection, so that a renewed one counts at once; without files one that the process
-// makes for itself, whose clients cannot verify it.
-func ServingTLS(certFile, keyFile, host string) (*tls.Config, error) {
+// makes for itself, whose clients cannot verify it. It is made for the first connection: its
+// keys take seconds on a small machine, and containers wait for a kubecri that starts.
+func ServingTLS(ctx context.Context, certFile, keyFile, host string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if certFile != "" {
 		if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
@@ -23,14 +25,7 @@ func ServingTLS(certFile, keyFile, host string) (*tls.Config, error) {
 		}
 		return config, nil
 	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
-	if err != nil {
-		return nil, fmt.Errorf("make a certificate to serve metrics with: %w", err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, err
-	}
-	config.Certificates = []tls.Certificate{pair}
+	own := sync.OnceValues(func() (*tls.Certificate, error) { return serve.SelfSigned(ctx, "metrics", host) })
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own() }
 	return config, nil
 }

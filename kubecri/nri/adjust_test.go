@@ -72,6 +72,8 @@ func TestAdjustment(t *testing.T) {
 		{name: "more than NRI permits", add: device("rwm"), want: linux(null("/dev/x"), rule(true, "m"))},
 		{name: "less than NRI permits", add: device("r"), want: linux(null("/dev/x"), rule(false, "w"))},
 		{name: "another set", add: device("mr"), want: linux(null("/dev/x"), rule(true, "m"), rule(false, "w"))},
+		{name: "a device node that is in a directory, too", add: inject.Additions{Devices: append(device("r").Devices,
+			device("rw").Devices...)}, want: linux(null("/dev/x"), rule(false, "w"), rule(true, "rw"))},
 		{name: "from a privileged container nothing is taken away", add: device("r"), container: privileged, want: linux(null("/dev/x"))},
 	} {
 		t.Run(test.name, func(t *testing.T) {

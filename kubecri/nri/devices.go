@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
@@ -34,23 +35,31 @@ func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner stri
 				return &inject.Conflict{First: inject.OwnDevice, Second: owner, Field: "the path " + node.Path}
 			}
 		}
+		same := func(d *api.LinuxDevice) bool { return proto.Equal(d, node) }
+		if slices.ContainsFunc(a.GetLinux().GetDevices(), same) { // it is in a directory, too: NRI takes each path once
+			addRule(a, node, true, spec.Permissions)
+			continue
+		}
 		a.AddDevice(node)
 		access := charAccess
 		if node.Type == "b" {
 			access = blockAccess
 		}
-		for _, rule := range []struct {
-			allow  bool
-			access string
-		}{{true, without(spec.Permissions, access)}, {false, without(access, spec.Permissions)}} {
-			if rule.access == "" || !rule.allow && seesAllDevices(c) {
-				continue
-			}
-			resources(a).Devices = append(resources(a).Devices, &api.LinuxDeviceCgroup{
-				Allow: rule.allow, Type: node.Type, Major: api.Int64(node.Major), Minor: api.Int64(node.Minor), Access: rule.access})
+		addRule(a, node, true, without(spec.Permissions, access))
+		if !seesAllDevices(c) {
+			addRule(a, node, false, without(access, spec.Permissions))
 		}
 	}
 	return nil
+}
+
+// addRule permits or takes away an access to a device node; none if there are no letters.
+func addRule(a *api.ContainerAdjustment, node *api.LinuxDevice, allow bool, access string) {
+	if access == "" {
+		return
+	}
+	resources(a).Devices = append(resources(a).Devices, &api.LinuxDeviceCgroup{Allow: allow, Type: node.Type,
+		Major: api.Int64(node.Major), Minor: api.Int64(node.Minor), Access: access})
 }
 
 func resources(a *api.ContainerAdjustment) *api.LinuxResources {

@@ -2,6 +2,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
@@ -128,4 +130,46 @@ func TestRequestsOfAFormerSession(t *testing.T) {
 		t.Errorf("answered %v, %v, want that nobody waits for it", adjustment, err)
 	}
 	f.WantUsage(t, "C:u1:node-a") // of c1
+}
+
+// A runtime does not always tell that a container was created, nor that it was not: CRI-O neither for one that its OCI
+// runtime fails to create, or another plugin refuses, nor for one whose request had timed out. The slot is free all the
+// same once the sandbox has stopped.
+func TestWhatTheRuntimeDoesNotTell(t *testing.T) {
+	pod := sandbox(admittest.Assigned(admittest.Good))
+	for name, goesOn := range map[string]func(*testing.T, *flow){
+		"not created": func(*testing.T, *flow) {},
+		"created when it was tried again": func(t *testing.T, f *flow) {
+			_, err := f.rt.CreateContainer(t.Context(), create("main", "c2", pod.Annotations))
+			c := &api.Container{Id: "c2", PodSandboxId: "box", Name: "main"}
+			post := &api.PostCreateContainerRequest{Pod: pod, Container: c}
+			if err := errors.Join(err, f.rt.PostCreateContainer(t.Context(), post)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"created and started": func(t *testing.T, f *flow) {
+			c := &api.Container{Id: "c1", PodSandboxId: "box", Name: "main",
+				Annotations: map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}}
+			if err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: c}); err != nil {
+				t.Fatal(err)
+			}
+			values, err := testutil.GetCounterValuesFromGatherer(f.Counts, "kubecri_injections_total", nil, "result")
+			if err != nil || values["injected"] != 1 {
+				t.Errorf("counted %v, %v", values, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, &runtime{}, camera)
+			if _, err := f.rt.CreateContainer(t.Context(), create("main", "c1", pod.Annotations)); err != nil {
+				t.Fatal(err)
+			}
+			goesOn(t, f)
+			f.WantUsage(t, "C:u1:node-a")
+			if err := f.rt.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: pod}); err != nil {
+				t.Fatal(err)
+			}
+			f.WantUsage(t, "")
+		})
+	}
 }

@@ -70,9 +70,15 @@ type Plugin struct {
 	// current is the connection that there is. A request of a former one that is still at
 	// work changes nothing any more.
 	current  *session
-	creating map[string]*admit.Admission // by container id
+	creating map[string]creation // by container id
 	// lost says why there is no connection; nil while there is one.
 	lost error
+}
+
+// creation is a container that was admitted, and that the runtime goes on to create.
+type creation struct {
+	*admit.Admission
+	sandbox, container string
 }
 
 // New makes a Plugin that is not connected yet.
@@ -83,7 +89,7 @@ func New(config Config) (*Plugin, error) {
 	if err := CheckName(config.Name, config.Index); err != nil {
 		return nil, fmt.Errorf("nri: %w", err)
 	}
-	return &Plugin{config: config, ready: make(chan struct{}), creating: map[string]*admit.Admission{},
+	return &Plugin{config: config, ready: make(chan struct{}), creating: map[string]creation{},
 		lost: errors.New("not connected yet")}, nil
 }
 
@@ -183,23 +189,43 @@ func (p *Plugin) disconnected(err error) {
 	p.lost = err
 }
 
-// begin remembers the admission of a container that the runtime goes on to create. false
-// means that the session has ended: the runtime went on without the answer.
-func (p *Plugin) begin(s *session, id string, a *admit.Admission) bool {
+// begin remembers what the runtime goes on to create. A runtime creates one container of a name at a time, so one that
+// was to be created before was not: CRI-O does not tell when that fails in its OCI runtime, or because of another
+// plugin. false means that the session has ended: the runtime went on without the answer.
+func (p *Plugin) begin(s *session, id string, c creation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != s {
 		return false
 	}
-	p.creating[id] = a
+	p.fail(func(other creation) bool { return other.sandbox == c.sandbox && other.container == c.container })
+	p.creating[id] = c
 	return true
 }
 
-// end returns what begin remembered; nil for nothing.
+// stopped says that a sandbox has stopped: its containers, and those that are being created there, cannot start.
+func (p *Plugin) stopped(sandbox string) {
+	p.mu.Lock()
+	p.fail(func(c creation) bool { return c.sandbox == sandbox })
+	p.mu.Unlock()
+	p.config.Claims.Removed(sandbox)
+}
+
+// fail ends creations of which there is no container. The lock is held.
+func (p *Plugin) fail(those func(creation) bool) {
+	for id, c := range p.creating {
+		if those(c) {
+			delete(p.creating, id)
+			c.Failed(status.Error(codes.Aborted, "the runtime did not create the container"))
+		}
+	}
+}
+
+// end returns the admission that begin remembered; nil for nothing.
 func (p *Plugin) end(id string) *admit.Admission {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.creating[id]
+	a := p.creating[id].Admission
 	delete(p.creating, id)
 	return a
 }
@@ -214,11 +240,11 @@ func (p *Plugin) allCreated() bool {
 
 // settle ends all creations, once the runtime has said what containers it has.
 func (p *Plugin) settle(ctx context.Context, exists map[string]bool) {
-	for id, a := range p.creating {
+	for id, c := range p.creating {
 		if exists[id] {
-			a.Created(ctx, id)
+			c.Created(ctx, id)
 		} else {
-			a.Failed(status.Error(codes.Unavailable, "the connection to the runtime's NRI was lost meanwhile"))
+			c.Failed(status.Error(codes.Unavailable, "the connection to the runtime's NRI was lost meanwhile"))
 		}
 	}
 	clear(p.creating)

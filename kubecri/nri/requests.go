@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/admit"
@@ -81,7 +80,8 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 	if err != nil {
 		return nil, nil, admission.Refuse(answer, err)
 	}
-	if err := ctx.Err(); err != nil || !s.begin(s, c.GetId(), admission) { // nobody listens any more
+	err = ctx.Err()
+	if err != nil || !s.begin(s, c.GetId(), creation{admission, in.Sandbox, in.Name}) { // nobody listens any more
 		admission.Failed(status.Error(codes.Aborted, "the runtime did not wait for the answer")) // it went on without the devices
 		return nil, nil, cmp.Or(err, errEnded)
 	}
@@ -94,24 +94,23 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 // kubecri hangs is refused.
 func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.ValidateContainerAdjustmentRequest) error {
 	s.validated(r)
-	c := proto.CloneOf(r.GetContainer())
-	c.Annotations = maps.Clone(c.GetAnnotations())
-	if c.Annotations == nil {
-		c.Annotations = map[string]string{}
-	}
-	maps.Copy(c.Annotations, r.GetAdjust().GetAnnotations())
-	if err := s.lacks(r.GetPod(), c); err != nil {
-		s.loggerOf(podOf(r.GetPod()), c.GetName()).Error(err, "Refused a container that was to be created without its devices")
-		return fmt.Errorf("kubecri does not let container %q of pod %s be created without its devices: %w", c.GetName(), podOf(r.GetPod()), err)
+	pod, c := r.GetPod(), r.GetContainer()
+	annotations := map[string]string{}
+	maps.Copy(annotations, c.GetAnnotations())
+	maps.Copy(annotations, r.GetAdjust().GetAnnotations())
+	if err := s.lacks(pod, c, annotations); err != nil {
+		s.loggerOf(podOf(pod), c.GetName()).Error(err, "Refused a container that was to be created without its devices")
+		return fmt.Errorf("kubecri does not let container %q of pod %s be created without its devices: %w",
+			c.GetName(), podOf(pod), err)
 	}
 	return nil
 }
 
-// lacks returns what the container was assigned and has not been given; nil for nothing.
+// lacks returns what the container was assigned and, by its annotations, has not been given; nil for nothing.
 // Such a container was created while the runtime did without us.
-func (p *Plugin) lacks(sandbox *api.PodSandbox, c *api.Container) error {
+func (p *Plugin) lacks(sandbox *api.PodSandbox, c *api.Container, annotations map[string]string) error {
 	lack := repair.Of(p.config.Node, repair.Container{Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(),
-		Name: c.GetName(), Annotations: c.GetAnnotations(), CreatedAt: c.GetCreatedAt()}, p.config.Claims.MarkedSince())
+		Name: c.GetName(), Annotations: annotations, CreatedAt: c.GetCreatedAt()}, p.config.Claims.MarkedSince())
 	if lack.None() {
 		return nil
 	}
@@ -130,18 +129,25 @@ func traced(ctx context.Context) context.Context {
 
 // PostCreateContainer is told of a container that was created.
 func (s *session) PostCreateContainer(_ context.Context, sandbox *api.PodSandbox, c *api.Container) error {
-	if a := s.end(c.GetId()); a != nil {
-		a.Created(klog.NewContext(s.ctx, s.loggerOf(podOf(sandbox), c.GetName())), c.GetId())
-	}
+	s.created(sandbox, c)
 	return nil
 }
 
-// StartContainer is asked before a container is started.
+func (s *session) created(sandbox *api.PodSandbox, c *api.Container) {
+	if a := s.end(c.GetId()); a != nil {
+		a.Created(klog.NewContext(s.ctx, s.loggerOf(podOf(sandbox), c.GetName())), c.GetId())
+	}
+}
+
+// StartContainer is asked before a container is started. It may be the first to tell that the container was created: a
+// runtime whose plugin fails in PostCreateContainer asks no further one, and CRI-O asks none when the kubelet's request
+// has timed out, and gives it the container when it tries again.
 func (s *session) StartContainer(_ context.Context, sandbox *api.PodSandbox, c *api.Container) error {
-	if err := s.lacks(sandbox, c); err != nil {
+	if err := s.lacks(sandbox, c, c.GetAnnotations()); err != nil {
 		s.loggerOf(podOf(sandbox), c.GetName()).Error(err, "Refused to start a container that was created while kubecri did not answer")
 		return status.Errorf(codes.FailedPrecondition, "kubecri does not start container %q of pod %s without its devices: %v", c.GetName(), podOf(sandbox), err)
 	}
+	s.created(sandbox, c)
 	return nil
 }
 
@@ -157,13 +163,13 @@ func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.C
 
 // StopPodSandbox is told of a sandbox that has stopped.
 func (s *session) StopPodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
-	s.config.Claims.Removed(sandbox.GetId())
+	s.stopped(sandbox.GetId())
 	return nil
 }
 
 // RemovePodSandbox is told of a sandbox that is removed.
 func (s *session) RemovePodSandbox(_ context.Context, sandbox *api.PodSandbox) error {
-	s.config.Claims.Removed(sandbox.GetId())
+	s.stopped(sandbox.GetId())
 	return nil
 }
 

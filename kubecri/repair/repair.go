@@ -95,7 +95,7 @@ func New(config Config) (*Repairer, error) {
 func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
 	lacking := map[string]bool{}
 	there := make(map[string]bool, len(containers))
-	latest := ""
+	var latest *runtimeapi.Container // of those: the runtime lists them in any order
 	for _, c := range containers {
 		there[c.Id] = true
 		if c.State != runtimeapi.ContainerState_CONTAINER_RUNNING && c.State != runtimeapi.ContainerState_CONTAINER_CREATED {
@@ -106,7 +106,9 @@ func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Contain
 			continue
 		}
 		lacking[c.Id] = true
-		latest = fmt.Sprintf("container %q of pod %s", kubelettypes.GetContainerName(c.Labels), claims.PodOf(c.Labels))
+		if latest == nil || c.CreatedAt > latest.CreatedAt {
+			latest = c
+		}
 		r.handle(ctx, c, lack)
 	}
 	r.mu.Lock()
@@ -114,7 +116,7 @@ func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Contain
 		maps.DeleteFunc(ids, func(id string, _ bool) bool { return !there[id] })
 	}
 	r.mu.Unlock()
-	r.condition(len(lacking), latest)
+	r.condition(latest)
 	return lacking
 }
 
@@ -126,15 +128,15 @@ func (r *Repairer) Lacks(ctx context.Context, c *runtimeapi.Container, podAnnota
 // lackOf asks the runtime only about containers that were assigned something and do not
 // show in CRI that they have it, each once.
 func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) Lack {
-	lack := Of(r.config.Node, Container{claims.PodOf(c.Labels), podAnnotations,
-		kubelettypes.GetContainerName(c.Labels), c.Annotations, c.CreatedAt}, r.config.PluginsMarkedSince())
-	if lack.None() {
-		return Lack{}
-	}
 	r.mu.Lock()
 	whole := r.whole[c.Id]
 	r.mu.Unlock()
-	if whole {
+	if whole { // its pod's assignment, which may be long, is not read again
+		return Lack{}
+	}
+	lack := Of(r.config.Node, Container{claims.PodOf(c.Labels), podAnnotations,
+		kubelettypes.GetContainerName(c.Labels), c.Annotations, c.CreatedAt}, r.config.PluginsMarkedSince())
+	if lack.None() {
 		return Lack{}
 	}
 	annotations, err := r.specAnnotations(ctx, c.Id)
@@ -239,20 +241,21 @@ func (r *Repairer) stop(ctx context.Context, id string) {
 // Condition of Nodes. Written by kubecri. Read by kubectl-kubeslot, people.
 const Condition = "kubeslot.io/ContainersWithoutDevices"
 
-// condition has the node say what was seen.
-func (r *Repairer) condition(lacking int, latest string) {
+// condition has the node say which was seen: the latest container without its devices, nil for none.
+func (r *Repairer) condition(latest *runtimeapi.Container) {
 	now := r.config.Clock.Now()
 	r.mu.Lock()
-	if lacking > 0 {
+	if latest != nil {
 		r.last = now
 	}
 	recent := !r.last.IsZero() && now.Sub(r.last) < clearAfter
 	r.mu.Unlock()
 	switch {
-	case lacking > 0:
+	case latest != nil:
 		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionTrue,
-			Reason:  "CreatedPastKubecri",
-			Message: fmt.Sprintf("the last seen is %s. %s", latest, r.config.Advice)})
+			Reason: "CreatedPastKubecri",
+			Message: fmt.Sprintf("the last seen is container %q of pod %s. %s",
+				kubelettypes.GetContainerName(latest.Labels), claims.PodOf(latest.Labels), r.config.Advice)})
 	case !recent:
 		r.config.Conditions.Set(nodewriter.Condition{Type: Condition, Status: corev1.ConditionFalse,
 			Reason:  "AllThroughKubecri",

@@ -271,6 +271,20 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// Of several that are left running the node names the one that was created last, in whatever order the runtime lists
+// them: it would be written again and again.
+func TestConditionNamesTheLatest(t *testing.T) {
+	f := newFixture(t)
+	f.spec.MissingDevices = akriv0.MissingDevicesIgnore
+	c, d := container("c", nil), container("d", nil)
+	d.Labels["io.kubernetes.pod.name"], d.CreatedAt = "later", c.CreatedAt+1
+	f.runtime.specs["c"], f.runtime.specs["d"] = nil, nil
+	box := &runtimeapi.PodSandbox{Id: "box",
+		Annotations: map[string]string{assignment.HolderAnnotation: "u1", assignment.Annotation: slots}}
+	f.Inspect(t.Context(), []*runtimeapi.Container{d, c}, map[string]*runtimeapi.PodSandbox{"box": box})
+	f.wantCondition(t, "True", `container "main" of pod ns/later`)
+}
+
 // The runtime is asked once about a container that has its devices.
 func TestAskedOnce(t *testing.T) {
 	f := newFixture(t)

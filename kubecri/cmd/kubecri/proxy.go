@@ -67,7 +67,7 @@ func runProxy(ctx context.Context, o *options, runtime *grpc.ClientConn) error {
 			if err == nil {
 				err = proxy.CopyAccess(listen, runtimePath)
 			}
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				logger.Error(err, "Our socket does not have the owner and mode of the runtime's")
 			}
 		}

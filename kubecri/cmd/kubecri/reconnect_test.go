@@ -14,7 +14,7 @@ import (
 )
 
 // What is asked of the runtime when it has come is asked also if it was connected before anybody looked, and again
-// when it is back.
+// when it is back. A question that the runtime did not answer while it was there ends.
 func TestOnReconnect(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "runtime.sock")
 	serve := func() *grpc.Server {
@@ -42,7 +42,13 @@ func TestOnReconnect(t *testing.T) {
 		}
 	}
 	came, ended := make(chan struct{}, 10), make(chan struct{})
-	go func() { defer close(ended); onReconnect(ctx, conn, func() { came <- struct{}{} }) }()
+	go func() {
+		defer close(ended)
+		onReconnect(ctx, conn, func(there context.Context) {
+			came <- struct{}{}
+			<-there.Done()
+		})
+	}()
 	wait := func(what string) {
 		t.Helper()
 		select {

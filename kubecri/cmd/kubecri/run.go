@@ -178,7 +178,7 @@ func (n *node) byName() func(context.Context, string, discovery.Device) string {
 // work runs the node until ctx is done and serve, which gets ctx, has returned.
 func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
 	logger := klog.FromContext(ctx)
-	e, err := secured(e, o, n.cluster.kube, n.metrics)
+	e, err := secured(ctx, e, o, n.cluster.kube, n.metrics)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (n *node) run(ctx context.Context) {
 		running.Go(func() { work(ctx) })
 	}
 	running.Go(func() {
-		onReconnect(ctx, n.runtime, func() {
+		onReconnect(ctx, n.runtime, func(ctx context.Context) {
 			if n.runtimeIsBack != nil {
 				n.runtimeIsBack(ctx)
 			}
@@ -240,15 +240,21 @@ func notify(logger klog.Logger, state string) {
 	}
 }
 
-// onReconnect calls f when the runtime is there, and whenever it has come back.
-func onReconnect(ctx context.Context, conn *grpc.ClientConn, f func()) {
+// onReconnect calls f when the runtime is there, and whenever it has come back. f's context is done when it
+// has gone again.
+func onReconnect(ctx context.Context, conn *grpc.ClientConn, f func(context.Context)) {
 	for {
 		conn.Connect() // for nobody may ask it anything
 		state := conn.GetState()
+		there, gone := context.WithCancel(ctx)
+		var running sync.WaitGroup
 		if state == connectivity.Ready {
-			f()
+			running.Go(func() { f(there) })
 		}
-		if !conn.WaitForStateChange(ctx, state) {
+		changed := conn.WaitForStateChange(ctx, state)
+		gone()
+		running.Wait()
+		if !changed {
 			return
 		}
 	}

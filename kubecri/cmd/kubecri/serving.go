@@ -86,7 +86,8 @@ func (n *node) proxyEndpoints(socket health.Check, shim grpc.ClientConnInterface
 
 // secured has the endpoints served as their address wants: off the loopback with TLS, and
 // the metrics and what is wrong for those who may read them.
-func secured(e health.Endpoints, o *options, kube kubernetes.Interface, numbers *metrics.Metrics) (health.Endpoints, error) {
+func secured(ctx context.Context, e health.Endpoints, o *options, kube kubernetes.Interface, numbers *metrics.Metrics) (
+	health.Endpoints, error) {
 	e.Dropped = func() { numbers.ConnectionDropped(metrics.ServerMetrics) }
 	if o.metricsAddress == noMetrics || delegatedauth.Loopback(o.metricsAddress) {
 		return e, nil
@@ -95,7 +96,7 @@ func secured(e health.Endpoints, o *options, kube kubernetes.Interface, numbers 
 	if e.Guard, err = delegatedauth.New(kube); err != nil {
 		return e, err
 	}
-	e.TLS, err = health.ServingTLS(o.tlsCertFile, o.tlsKeyFile, o.nodeName)
+	e.TLS, err = health.ServingTLS(ctx, o.tlsCertFile, o.tlsKeyFile, o.nodeName)
 	return e, err
 }
 
