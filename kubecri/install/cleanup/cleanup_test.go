@@ -164,8 +164,8 @@ func TestDevicePluginMode(t *testing.T) {
 				if _, err := Node(ctx, kube, client, "node-a"); !errors.Is(err, context.Canceled) {
 					t.Fatalf("ended with %v", err)
 				}
-				if told := Claimed(t.Context(), client, "node-a"); told != "" {
-					t.Errorf("after the interruption %s", told)
+				if left := Claimed(t.Context(), client, "node-a"); left != "" {
+					t.Errorf("after the interruption %s", left)
 				}
 			}
 			removed, err := Node(t.Context(), kube, client, "node-a")

@@ -375,7 +375,7 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	// kubecri is not taken from a kubelet that is told to use it by something else than its files.
+	// kubecri is not taken from a kubelet that uses it because of something else than its files.
 	by := scenarios["JSON"].look()
 	by.Kubelet.Args.RuntimeEndpoint = ours
 	by.Files[EnvFile] = "LISTEN=" + ours + "\nRUNTIME_ENDPOINT=" + crio + "\n"
