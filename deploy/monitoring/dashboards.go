@@ -49,7 +49,9 @@ func fleet() Dashboard {
 		}},
 		{Title: "Slots and pods", Panels: []Panel{
 			stacked("Slots by state", Count, Query{Expr: `sum by (state) (` + slotsByState + `)`, Legend: "{{state}}"}).
-				saying("free; held by a pod; claimed: by a node, for no known pod; conflicting: held by two pods; nominated: kept for a pod that preempted others"),
+				saying("free; held by a pod, a ResourceClaim or, in device-plugin mode, a kubelet; " +
+					"claimed: by a node, for no known pod; conflicting: held by two pods; " +
+					"nominated: kept for a pod that preempted others"),
 			stacked("Waiting pods by reason", Count, quiet(`sum by (reason) (`+waitingPods+`)`, "{{reason}}")).
 				saying("Why the pods that request slots were not scheduled when they were tried last: docs/monitoring.md has the reasons."),
 		}},

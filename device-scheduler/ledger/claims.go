@@ -22,7 +22,7 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	n := l.node(c.Spec.NodeName)
 	n.claims++
 	return l.replaceClaim(d, s, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
-		holder: strings.Clone(c.Spec.Holder), node: n, byDRA: c.Spec.ByDRA()})
+		holder: strings.Clone(c.Spec.Holder), node: n, byDRA: c.Spec.ByDRA(), ofPod: c.Spec.Pod != nil})
 }
 
 // DeleteClaim removes the SlotClaim of that name.

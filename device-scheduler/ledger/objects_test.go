@@ -87,7 +87,9 @@ type instance struct {
 }
 
 func claimOf(s slot.Name, node, holder string) *v1alpha1.SlotClaim {
-	c := v1alpha1.NewSlotClaim(s, v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: holder}, v1alpha1.NodeOwner(node, ""))
+	spec := v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: holder,
+		Pod: &v1alpha1.PodReference{UID: types.UID(holder)}}
+	c := v1alpha1.NewSlotClaim(s, spec, v1alpha1.NodeOwner(node, ""))
 	c.UID = types.UID(holder + " on " + node)
 	return c
 }

@@ -5,9 +5,9 @@ import "github.com/kubeslot/kubeslot/types/slot"
 // SlotCounts counts a Configuration's slots by state.
 type SlotCounts struct {
 	Configuration string
-	// Free slots, those held by pods, those that are claimed while no
-	// known pod holds them, those that several pods hold, and those that are
-	// nominated for a pod that preempted.
+	// Free slots, those held by pods, ResourceClaims or kubelets in device-plugin
+	// mode, those that are claimed for a pod that is not known to hold them, those
+	// that several pods hold, and those that are nominated for a pod that preempted.
 	Free, Held, Claimed, Conflicting, Nominated int
 }
 
@@ -16,7 +16,7 @@ func (s *slotState) use() slotUse {
 	switch {
 	case len(s.holders) > 1:
 		use.as = doublyAllocated
-	case len(s.holders) == 1:
+	case len(s.holders) == 1, s.claimed() != nil && !s.claim.ofPod:
 		use.as = held
 	case s.claimed() != nil:
 		use.as = claimed

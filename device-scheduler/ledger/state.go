@@ -131,6 +131,7 @@ type claim struct {
 	// see v1alpha1.ClaimFacts.
 	counts bool
 	byDRA  bool // a ResourceClaim holds the slot
+	ofPod  bool // it names a pod; not one of DRA, nor of a kubelet in device-plugin mode
 }
 
 // slotUse is what a slot is counted as.

@@ -33,7 +33,7 @@ var commands = []struct {
 	},
 	{"kubecri check", "Besides those of kubecri itself.", []string{"kubecri/cmd/kubecri/check.go"}},
 	{"kubecri install, kubecri uninstall", "", []string{"kubecri/install/install.go:addCommon"}},
-	{"kubecri install", "", []string{"kubecri/install/install.go:newInstallCommand"}},
+	{"kubecri install", "", []string{"kubecri/install/install.go:addInstall"}},
 	{"kubecri cleanup", "", []string{"kubecri/install/cleanup.go"}},
 	{
 		"controller",

@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // metric reads a counter, or a histogram's sum, of the metric that has the label's value, and how
@@ -37,10 +38,15 @@ func metric(t *testing.T, name, label string) (value float64, count uint64) {
 func TestMetrics(t *testing.T) {
 	r := newRig(t)
 	device(r.cache, "cam-000001", nil, "node-a")
-	device(r.cache, "cam-000002", map[string]string{"cam-000002-0": "C:gone:node-a"}, "node-a")
+	device(r.cache, "cam-000002", nil, "node-a")
+	ofPod := claim("cam-000002-0", "C:gone:node-a")
+	ofPod.Spec.Pod = &v1alpha1.PodReference{Namespace: "default", Name: "gone", UID: "gone"}
+	r.cache.SetClaim(ofPod, false)
 	device(r.cache, "cam-000003", nil, "node-b")
 	device(r.cache, "cam-000004", nil, "node-c")
 	device(r.cache, "cam-000005", nil, "node-d")
+	// In device-plugin mode, and with DRA, the claim names no pod.
+	device(r.cache, "cam-00000b", map[string]string{"cam-00000b-0": "C:cam-0:node-a"}, "node-a")
 	r.schedule(pod("holder", "1"), "node-a")
 	r.cache.SetPod(pod("waiter", "1"))
 	stranger := pod("stranger", "1")
@@ -66,12 +72,12 @@ func TestMetrics(t *testing.T) {
 # TYPE kubeslot_scheduler_ignored gauge
 kubeslot_scheduler_ignored{what="claims"} 2
 kubeslot_scheduler_ignored{what="devices"} 1
-# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
+# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held (by a pod, a ResourceClaim, or in device-plugin mode a kubelet), claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
 # TYPE kubeslot_scheduler_slots gauge
 kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1
 kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 1
 kubeslot_scheduler_slots{configuration="cam",state="free"} 1
-kubeslot_scheduler_slots{configuration="cam",state="held"} 1
+kubeslot_scheduler_slots{configuration="cam",state="held"} 2
 kubeslot_scheduler_slots{configuration="cam",state="nominated"} 1
 # HELP kubeslot_scheduler_waiting_pods [ALPHA] Pods not bound yet that request slots, by Configuration (<unknown> when there is none of the name) and why they were not scheduled when they were tried last. Of the scheduler that leads.
 # TYPE kubeslot_scheduler_waiting_pods gauge

@@ -14,7 +14,9 @@ const subsystem = "kubeslot_scheduler"
 
 var (
 	slotsDesc = metrics.NewDesc(subsystem+"_slots",
-		"Slots of a Configuration by state: free, held by a pod, claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).",
+		"Slots of a Configuration by state: free, held (by a pod, a ResourceClaim, or in device-plugin mode a "+
+			"kubelet), claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for "+
+			"a pod that preempted).",
 		[]string{"configuration", "state"}, nil, metrics.ALPHA, "")
 	ignoredDesc = metrics.NewDesc(subsystem+"_ignored",
 		"What does not count: claims (SlotClaims whose node does not reach the device, or beyond the capacity) and devices (of DeviceSlices, left out because they are not what they say).",

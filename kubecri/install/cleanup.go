@@ -57,7 +57,8 @@ func newCleanupCommand(code *int) *cobra.Command {
 				}
 				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node,
 					filepath.Join("/", paths.Root, paths.StateDir),
-					strings.Join([]string{paths.CDIDir, paths.HandlersDir, filepath.Dir(paths.Listen)}, ", "))
+					strings.Join([]string{paths.CDIDir, paths.HandlersDir, paths.KubeletDir,
+						filepath.Dir(paths.Listen)}, ", "))
 				if api != nil {
 					if claimed := cleanup.Claimed(ctx, api.Client, node); claimed != "" {
 						fmt.Fprintln(out, "Note:", claimed)
@@ -94,6 +95,8 @@ func newCleanupCommand(code *int) *cobra.Command {
 	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs. Empty for none.")
 	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory,
 		"Directory of discovery handlers' sockets. Empty for none.")
+	flags.StringVar(&paths.KubeletDir, "kubelet-directory", "/var/lib/kubelet",
+		"The kubelet's directory, with sockets of kubecri's DRA driver and device plugins. Empty for none.")
 	flags.StringVar(&paths.Listen, "listen", "/run/kubecri/kubecri.sock",
 		"Socket that the kubelet used. Empty for none.")
 	flags.StringSliceVar(&paths.Empty, "empty-directories", nil, "Further directories that go if they are empty.")

@@ -44,7 +44,7 @@ It asks the runtime and the API server first whether kubecri could work, prints
 what it will change, and asks. What the files said before is kept in
 ` + hostinstall.RecordFile + `. When the kubelet does not come back healthy
 within --timeout, all is undone. Run it again for a new version, or after an
-interrupted one.
+interrupted one: flags that are not given are then as they were.
 
 The kubelet restarts, and running pods go on.`
 
@@ -57,6 +57,7 @@ type installOptions struct {
 	yes, dryRun bool
 	timeout     time.Duration
 	nriSocket   string
+	given       func(flag string) bool // on the command line
 }
 
 func (o *installOptions) addCommon(flags *pflag.FlagSet) {
@@ -79,14 +80,14 @@ func newInstallCommand(code *int) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "install", Short: "Put kubecri on this host, between kubelet and runtime", Long: installDescription,
 		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("args") {
-				o.want.Args = &o.args
-			}
-			return untilSignal(cmd, code, o.install)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return untilSignal(cmd, code, o.install) },
 	}
-	flags := cmd.Flags()
+	o.addInstall(cmd.Flags())
+	return cmd
+}
+
+func (o *installOptions) addInstall(flags *pflag.FlagSet) {
+	o.given = flags.Changed
 	o.addCommon(flags)
 	flags.StringVar(&o.want.Mode, "mode", hostinstall.Proxy, "How kubecri gets between kubelet and runtime: "+
 		"proxy, where the kubelet uses kubecri's socket; in other modes, such as nri, the kubelet stays as it is.")
@@ -98,7 +99,6 @@ func newInstallCommand(code *int) *cobra.Command {
 	flags.StringVar(&o.args, "args", "", "Further arguments of kubecri, split at blanks. (default those of a former install)")
 	flags.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "With --mode=nri: the runtime's NRI socket, to see whether it takes plugins.")
 	flags.BoolVar(&o.leave, "leave-program", false, "Leave the program at "+hostinstall.Program+" as it is, such as a package's.")
-	return cmd
 }
 
 // defaultKubeconfig is where docs/install.md has it.
@@ -181,25 +181,21 @@ func (o *installOptions) look(ctx context.Context) (hostinstall.Host, error) {
 
 // complete fills in what was not said, from a former install and from the kubelet.
 func (o *installOptions) complete(host hostinstall.Host) error {
-	former, args := host.Environment(), host.Kubelet.Args
+	o.asBefore(host)
+	args := host.Kubelet.Args
+	var err error
 	if o.want.NodeName == "" {
-		name, err := nodeutil.GetHostname(args.HostnameOverride)
-		if err != nil {
+		if o.want.NodeName, err = nodeutil.GetHostname(args.HostnameOverride); err != nil {
 			return err
 		}
-		o.want.NodeName = cmp.Or(former["NODE_NAME"], name)
 	}
-	if o.want.Kubeconfig == "" {
-		o.want.Kubeconfig = former["KUBECONFIG"]
-		if _, err := os.Stat(defaultKubeconfig); o.want.Kubeconfig == "" && err == nil {
-			o.want.Kubeconfig = defaultKubeconfig
-		}
-		o.want.Kubeconfig = cmp.Or(o.want.Kubeconfig, args.Kubeconfig)
+	if _, err := os.Stat(defaultKubeconfig); o.want.Kubeconfig == "" && err == nil {
+		o.want.Kubeconfig = defaultKubeconfig
 	}
+	o.want.Kubeconfig = cmp.Or(o.want.Kubeconfig, args.Kubeconfig)
 	if o.want.Kubeconfig == "" {
 		return errors.New("nothing was changed: the kubelet has no --kubeconfig that kubecri could use: name one with --kubeconfig")
 	}
-	var err error
 	if o.want.Kubeconfig, err = filepath.Abs(o.want.Kubeconfig); err != nil {
 		return err
 	}
@@ -213,6 +209,37 @@ func (o *installOptions) complete(host hostinstall.Host) error {
 	}
 	o.want.Program, err = hostinstall.HashFile(program)
 	return err
+}
+
+// asBefore takes from a former install what was not said: another mode, or another socket, would restart the
+// kubelet, and another directory would have kubecri forget what it has saved.
+func (o *installOptions) asBefore(host hostinstall.Host) {
+	former := host.Environment()
+	for flag, is := range map[string]struct {
+		variable string
+		value    *string
+	}{
+		"node-name": {"NODE_NAME", &o.want.NodeName}, "kubeconfig": {"KUBECONFIG", &o.want.Kubeconfig},
+		"listen": {"LISTEN", &o.want.Listen}, "state-dir": {"STATE_DIR", &o.want.StateDir},
+		"cdi-dir": {"CDI_DIR", &o.want.CDIDir},
+	} {
+		if value, said := former[is.variable]; said && (value != "" || flag == "cdi-dir") && !o.given(flag) {
+			*is.value = value
+		}
+	}
+	args := former["KUBECRI_ARGS"]
+	if o.given("args") {
+		args, o.want.Args = o.args, &o.args
+	}
+	if !o.given("nri-socket") {
+		o.nriSocket = argument(strings.Fields(args), "nri-socket", o.nriSocket)
+	}
+	if !o.given("mode") {
+		if _, there := host.Files[hostinstall.EnvFile]; !there && host.Record != nil { // somebody has lost it
+			o.want.Mode = host.Record.Mode
+		}
+		o.want.Mode = argument(strings.Fields(former["KUBECRI_ARGS"]), "mode", o.want.Mode)
+	}
 }
 
 // otherKubecri looks for a kubecri in a pod of the node, such as the chart's.

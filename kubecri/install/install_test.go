@@ -2,12 +2,19 @@ package install
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
@@ -41,37 +48,82 @@ func TestConfirm(t *testing.T) {
 // What is not said is a former install's, or the kubelet's.
 func TestCompleteInstall(t *testing.T) {
 	kubelet := kubeletargs.Arguments{HostnameOverride: "Node-A", Kubeconfig: "/etc/kubernetes/kubelet.conf"}
-	former := map[string]string{hostinstall.EnvFile: "NODE_NAME=node-b\nKUBECONFIG=/former\n"}
+	defaults := hostinstall.Want{NodeName: "node-a", Kubeconfig: "/etc/kubernetes/kubelet.conf", Mode: "proxy",
+		Listen: "unix:///run/kubecri/kubecri.sock", StateDir: "/var/lib/kubecri", CDIDir: "/var/run/cdi"}
+	former := map[string]string{hostinstall.EnvFile: "NODE_NAME=node-b\nKUBECONFIG=/former\nLISTEN=unix:///f.sock\n" +
+		"STATE_DIR=/f/state\nCDI_DIR=\nKUBECRI_ARGS=--mode=nri --nri-socket=/f/nri.sock\n"}
+	before := hostinstall.Want{NodeName: "node-b", Kubeconfig: "/former", Mode: "nri", Listen: "unix:///f.sock",
+		StateDir: "/f/state"}
+	said, empty := before, ""
+	said.NodeName, said.Mode, said.CDIDir, said.Args = "node-c", "proxy", "/cdi", &empty
+	lost := defaults
+	lost.Mode = "nri"
 	for name, test := range map[string]struct {
-		options          installOptions
-		files            map[string]string
-		node, kubeconfig string
-		says             string
+		args   []string
+		files  map[string]string
+		record *hostinstall.Record
+		want   hostinstall.Want
+		nri    string
 	}{
-		"the kubelet's":    {node: "node-a", kubeconfig: "/etc/kubernetes/kubelet.conf"},
-		"a former install": {files: former, node: "node-b", kubeconfig: "/former"},
-		"said":             {options: installOptions{want: hostinstall.Want{NodeName: "node-c", Kubeconfig: "/said"}}, files: former, node: "node-c", kubeconfig: "/said"},
+		"the kubelet's":    {want: defaults, nri: "/var/run/nri/nri.sock"},
+		"a former install": {files: former, want: before, nri: "/f/nri.sock"},
+		"said": {args: []string{"--node-name=node-c", "--mode=proxy", "--cdi-dir=/cdi", "--args="}, files: former,
+			want: said, nri: "/var/run/nri/nri.sock"},
+		"a former install that lost its environment": {record: &hostinstall.Record{Mode: "nri"}, want: lost,
+			nri: "/var/run/nri/nri.sock"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := test.options
-			if err := o.complete(hostinstall.Host{Files: test.files, Kubelet: hostinstall.Kubelet{Args: kubelet}}); err != nil {
+			o := installOptions{}
+			flags := pflag.NewFlagSet("install", pflag.ContinueOnError)
+			o.addInstall(flags)
+			if err := flags.Parse(test.args); err != nil {
 				t.Fatal(err)
 			}
-			if o.want.NodeName != test.node || o.want.Kubeconfig != test.kubeconfig || len(o.want.Program) != 64 || !strings.Contains(o.want.Unit, "ExecStart="+hostinstall.Program) {
-				t.Errorf("%+v", o.want)
+			host := hostinstall.Host{Files: test.files, Record: test.record}
+			host.Kubelet.Args = kubelet
+			if err := o.complete(host); err != nil {
+				t.Fatal(err)
+			}
+			if len(o.want.Program) != 64 || !strings.Contains(o.want.Unit, "ExecStart="+hostinstall.Program) {
+				t.Errorf("program %q, unit\n%s", o.want.Program, o.want.Unit)
+			}
+			o.want.Program, o.want.Unit = "", ""
+			if diff := cmp.Diff(test.want, o.want); diff != "" || o.nriSocket != test.nri {
+				t.Errorf("NRI socket %s, (-want +got):\n%s", o.nriSocket, diff)
 			}
 		})
 	}
 	o := installOptions{}
+	o.addInstall(pflag.NewFlagSet("install", pflag.ContinueOnError))
 	if err := o.complete(hostinstall.Host{}); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("no kubeconfig: %v", err)
 	}
 }
 
+// A node that was deleted before is no reason to leave anything.
+func TestNodeReady(t *testing.T) {
+	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	kube := fake.NewClientset(there)
+	for name, want := range map[string]bool{"node-a": true, "node-b": false} {
+		if ready, err := nodeReady(t.Context(), kube, name); ready != want || err != nil {
+			t.Errorf("%s: %t, %v", name, ready, err)
+		}
+	}
+	kube.PrependReactor("get", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("away")
+	})
+	if ready, err := nodeReady(t.Context(), kube, "node-a"); ready || err == nil {
+		t.Errorf("an API server that is away: %t, %v", ready, err)
+	}
+}
+
 func TestLeftByKubecri(t *testing.T) {
-	got := leftByKubecri(map[string]string{"STATE_DIR": "/s", "KUBECRI_ARGS": "--v=2 --discovery-handlers-directory /h"}, "unix:///run/k.sock")
+	args := "--v=2 --discovery-handlers-directory /h --kubelet-device-plugin-dir=/k/device-plugins"
+	got := leftByKubecri(map[string]string{"STATE_DIR": "/s", "KUBECRI_ARGS": args}, "unix:///run/k.sock")
 	want := cleanup.Paths{StateDir: "/s", CDIDir: "/var/run/cdi", HandlersDir: "/h", Listen: "/run/k.sock",
-		Empty: []string{"/run/kubeslot/plugins/devices", "/run/kubeslot/plugins", "/run/kubeslot"}}
+		KubeletDir: "/k", Empty: []string{"/run/kubeslot/plugins/devices", "/run/kubeslot/plugins", "/run/kubeslot",
+			"/run/kubecri", "/var/lib/kubecri"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
@@ -68,22 +68,24 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	if err := paths.Check(); err != nil && !errors.Is(err, cleanup.ErrRuns) {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s, and our files in %s and %s, are removed", name, paths.StateDir, paths.CDIDir, paths.HandlersDir))
+	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s, and our files in "+
+		"%s, %s and %s, are removed; and last %s, which says where they are", name, paths.StateDir, paths.CDIDir,
+		paths.HandlersDir, paths.KubeletDir, hostinstall.EnvFile))
 	health := hostinstall.Health{Node: name}
 	api, unreachable := connection.NewClients(env["KUBECONFIG"])
+	ready := false
 	if unreachable == nil {
-		var node *corev1.Node
-		if node, unreachable = api.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); unreachable == nil {
-			if v1alpha1.Ready(node) {
-				health.Kube = api.Kube
-			}
-			plan.Notes = append(plan.Notes, podsWithDevices(ctx, api.Kube, name)...)
-			if claimed := cleanup.Claimed(ctx, api.Client, name); claimed != "" {
-				plan.Notes = append(plan.Notes, claimed)
-			}
-		}
+		ready, unreachable = nodeReady(ctx, api.Kube, name)
 	}
-	if unreachable != nil {
+	if ready {
+		health.Kube = api.Kube
+	}
+	if unreachable == nil {
+		plan.Notes = append(plan.Notes, podsWithDevices(ctx, api.Kube, name)...)
+		if claimed := cleanup.Claimed(ctx, api.Client, name); claimed != "" {
+			plan.Notes = append(plan.Notes, claimed)
+		}
+	} else {
 		plan.Notes = append(plan.Notes, fmt.Sprintf("the API server cannot be asked (%v): what kubecri wrote there stays", unreachable))
 	}
 	hostinstall.Print(out, plan)
@@ -113,6 +115,15 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	return nil
 }
 
+// nodeReady is false also for a node that was deleted: its kubelet makes it anew when it restarts.
+func nodeReady(ctx context.Context, kube kubernetes.Interface, name string) (bool, error) {
+	node, err := kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && v1alpha1.Ready(node), err
+}
+
 // leftByKubecri says where the kubecri of the environment file has its files.
 func leftByKubecri(env map[string]string, listen string) cleanup.Paths {
 	args := strings.Fields(env["KUBECRI_ARGS"])
@@ -121,8 +132,10 @@ func leftByKubecri(env map[string]string, listen string) cleanup.Paths {
 		StateDir:    cmp.Or(env["STATE_DIR"], "/var/lib/kubecri"),
 		CDIDir:      cmp.Or(env["CDI_DIR"], "/var/run/cdi"),
 		HandlersDir: argument(args, "discovery-handlers-directory", pb.DefaultDirectory),
+		KubeletDir:  filepath.Dir(argument(args, "kubelet-device-plugin-dir", "/var/lib/kubelet/device-plugins")),
 		Listen:      strings.TrimPrefix(listen, "unix://"),
-		Empty:       []string{registration.DevicesDirectory, plugins, filepath.Dir(plugins)}, // the unit makes them
+		Empty: []string{registration.DevicesDirectory, plugins, filepath.Dir(plugins), // the unit makes them
+			"/run/kubecri", "/var/lib/kubecri"},
 	}
 }
 

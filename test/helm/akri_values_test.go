@@ -1,6 +1,9 @@
 package helm
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -191,5 +194,29 @@ func TestAkrisValues(t *testing.T) {
 	}
 	if strings.Count(readFile(t, chart, "values.yaml"), "    enabled: false\n") < 5 {
 		t.Error("not all of Akri's Configurations are off by default")
+	}
+}
+
+// Numbers of a file of values are what they were.
+func TestLargeNumbersOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	values := `
+onvif:
+  configuration:
+    enabled: true
+    brokerProperties: {BITRATE: 4000000, RATE: 29.97, TURN: true, NAME: "007"}
+    brokerPod: {image: {repository: b}, env: {BITRATE: 4000000}}
+`
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newHelm(t, 4).render(t, "-f", file).get(t, "Configuration", "akri-onvif")
+	properties := map[string]any{"BITRATE": "4000000", "RATE": "29.97", "TURN": "true", "NAME": "007"}
+	if diff := cmp.Diff(any(properties), field(c, "spec", "brokerProperties")); diff != "" {
+		t.Errorf("brokerProperties (-want +got):\n%s", diff)
+	}
+	pods, _ := field(c, "spec", "brokerSpec", "brokerPodSpec", "containers").([]any)
+	if len(pods) != 1 || fmt.Sprint(pods[0].(map[string]any)["env"]) != "[map[name:BITRATE value:4000000]]" {
+		t.Errorf("containers %v", pods)
 	}
 }

@@ -84,6 +84,25 @@ func TestChart(t *testing.T) {
 		}
 	}
 
+	// Where there is to be no scheduler its absence is no alert, unless somebody says so.
+	const without = "--set=scheduler.enabled=false,kubecri.mode=device-plugin"
+	for _, test := range []struct {
+		set  string
+		want bool
+	}{
+		{"--set=scheduler.enabled=false", true}, {without, false},
+		{without + ",monitoring.alerts.overrides.KubeslotSchedulerAbsent.enabled=true", true},
+		{without + ",monitoring.alerts.overrides.KubeslotSchedulerAbsent.for=1h", false},
+	} {
+		text, err := json.Marshal(rendered(t, helm, api, test.set)["PrometheusRule/kubeslot"].Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Contains(text, []byte("KubeslotSchedulerAbsent")); got != test.want {
+			t.Errorf("%s: KubeslotSchedulerAbsent is there: %t", test.set, got)
+		}
+	}
+
 	objects := rendered(t, helm, api, "--set=monitoring.labels.release=kps", "--set=monitoring.alerts.runbooks=https://wiki/runbooks",
 		`--set-json=monitoring.alerts.overrides={"KubeslotPodsWaiting":{"for":"30m","labels":{"severity":"info"}},"KubeslotNodeWithoutKubecri":{"enabled":false}}`)
 	object := objects["PrometheusRule/kubeslot"]

@@ -207,8 +207,10 @@ func (r *rig) claim(name, node string) {
 	r.check(err)
 	parsed, err := slot.Parse(name)
 	r.check(err)
-	_, err = r.client.KubeslotV1alpha1().SlotClaims().Create(r.ctx, v1alpha1.NewSlotClaim(parsed,
-		v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: "nobody"}, v1alpha1.NodeOwner(n.Name, n.UID)), metav1.CreateOptions{})
+	spec := v1alpha1.SlotClaimSpec{NodeName: node, Level: v1alpha1.ConfigurationLevel, Holder: "nobody",
+		Pod: &v1alpha1.PodReference{Namespace: "default", Name: "nobody", UID: "nobody"}}
+	claim := v1alpha1.NewSlotClaim(parsed, spec, v1alpha1.NodeOwner(n.Name, n.UID))
+	_, err = r.client.KubeslotV1alpha1().SlotClaims().Create(r.ctx, claim, metav1.CreateOptions{})
 	r.check(err)
 }
 

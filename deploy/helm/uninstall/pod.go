@@ -41,8 +41,12 @@ func (u *uninstall) runPod(ctx context.Context, node string) error {
 	state := "has not started"
 	err = wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
 		p, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		if err != nil {
+		if apierrors.IsNotFound(err) {
 			return false, err
+		}
+		if err != nil { // the API server is away; the pod goes on
+			state = err.Error()
+			return false, nil
 		}
 		state = stateOf(p)
 		if p.Status.Phase == corev1.PodFailed {

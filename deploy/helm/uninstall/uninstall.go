@@ -75,45 +75,46 @@ func (u *uninstall) say(format string, args ...any) {
 }
 
 // awaitPods waits until the release's pods have ended: a kubecri would write again what is
-// removed here. Pods on nodes that are not ready never end.
+// removed here. An API server that is away for a while ends nothing.
 func (u *uninstall) awaitPods(ctx context.Context) error {
-	ours := labels.Set{"app.kubernetes.io/part-of": "kubeslot", "app.kubernetes.io/instance": u.Release}.String()
 	var left []string
+	var failed error
 	err := wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
-		ready, err := u.readyNodes(ctx)
-		if err != nil {
-			return false, err
-		}
-		pods, err := u.Kube.CoreV1().Pods(u.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
-		if err != nil {
-			return false, fmt.Errorf("list the release's pods: %w", err)
-		}
-		left = nil
-		for _, p := range pods.Items {
-			name := p.Labels["app.kubernetes.io/name"]
-			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-			if !ended && !strings.HasPrefix(name, "uninstall") && ready[p.Spec.NodeName] {
-				left = append(left, p.Name)
-			}
-		}
-		return len(left) == 0, nil
+		left, failed = u.runningPods(ctx)
+		return failed == nil && len(left) == 0, nil
 	})
 	if len(left) > 0 {
 		return fmt.Errorf("pods %s have not ended, and may write again what was removed", strings.Join(left, ", "))
 	}
+	if failed != nil {
+		return failed
+	}
 	return err
 }
 
-func (u *uninstall) readyNodes(ctx context.Context) (map[string]bool, error) {
+// runningPods are the release's. Those on nodes that are not ready never end, and are not among them.
+func (u *uninstall) runningPods(ctx context.Context) (names []string, err error) {
 	nodes, err := u.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	ready := map[string]bool{}
-	for _, n := range nodes.Items {
-		ready[n.Name] = isReady(&n)
+	for i := range nodes.Items {
+		ready[nodes.Items[i].Name] = isReady(&nodes.Items[i])
 	}
-	return ready, nil
+	ours := labels.Set{"app.kubernetes.io/part-of": "kubeslot", "app.kubernetes.io/instance": u.Release}.String()
+	pods, err := u.Kube.CoreV1().Pods(u.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
+	if err != nil {
+		return nil, fmt.Errorf("list the release's pods: %w", err)
+	}
+	for _, p := range pods.Items {
+		name := p.Labels["app.kubernetes.io/name"]
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if !ended && !strings.HasPrefix(name, "uninstall") && ready[p.Spec.NodeName] {
+			names = append(names, p.Name)
+		}
+	}
+	return names, nil
 }
 
 func isReady(n *corev1.Node) bool {

@@ -222,6 +222,21 @@ func TestRunWaitsForTheReleasesPods(t *testing.T) {
 	}
 }
 
+// While a node is cleaned the API server may be away for a moment.
+func TestRunGoesOnWhenTheAPIServerIsBack(t *testing.T) {
+	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux")})
+	for _, verb := range []string{"list", "get"} {
+		times := 0
+		c.kube.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			times++
+			return times <= 2, nil, errors.New("connection refused")
+		})
+	}
+	if err := c.run(t, 10*time.Second); err != nil || !c.ran["a"] {
+		t.Errorf("Run() = %v, with a pod on the node: %t", err, c.ran["a"])
+	}
+}
+
 func TestRunDeletesTheObjectsOfDRA(t *testing.T) {
 	class := func(name, label string) *resourceapi.DeviceClass {
 		c := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -73,11 +73,12 @@ func TestNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget", "annotation KubeDevice/DeviceInfo",
+	want := []string{"deviceslice node-a-0", "slotclaim cam-8120fe-0",
+		"allocatable akri.sh/cam", "allocatable akri.sh/gone", "allocatable example.com/widget",
+		"annotation KubeDevice/DeviceInfo",
 		"annotation kubeslot.io/nri-plugin", "annotation kubeslot.io/plugin-labels",
 		"annotation kubeslot.io/plugin-resources", "capacity akri.sh/cam", "capacity example.com/widget",
-		"condition kubeslot.io/ContainersWithoutDevices", "label gpu.kubeslot.io/count", "deviceslice node-a-0",
-		"slotclaim cam-8120fe-0"}
+		"condition kubeslot.io/ContainersWithoutDevices", "label gpu.kubeslot.io/count"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -121,31 +122,65 @@ func TestClaimed(t *testing.T) {
 	}
 }
 
-// In device-plugin mode the kubelet writes its resources again and again, for a while.
-func TestDevicePluginMode(t *testing.T) {
-	quickly(t)
+// stubborn is a node in device-plugin mode, whose kubelet writes its resources again times times. Each
+// time it calls wrote.
+func stubborn(times int, wrote func()) *kubefake.Clientset {
 	n := node()
 	n.Labels = map[string]string{v1alpha1.ModeLabel: v1alpha1.ModeDevicePlugin, "other": "stays"}
 	kube := kubefake.NewClientset(n)
 	nodes := corev1.SchemeGroupVersion.WithResource("nodes")
-	last, writes := time.Now(), 0
+	last := time.Now()
 	kube.PrependReactor("get", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
 		obj, err := kube.Tracker().Get(nodes, "", "node-a")
-		if err != nil || writes == 3 || time.Since(last) < 20*time.Millisecond {
+		if err != nil || times == 0 || time.Since(last) < 20*time.Millisecond {
 			return false, nil, nil
 		}
 		again := obj.(*corev1.Node).DeepCopy()
-		again.Status.Capacity["akri.sh/cam"] = resource.MustParse("0")
-		last, writes = time.Now(), writes+1
+		for _, name := range []corev1.ResourceName{"akri.sh/cam", "example.com/widget"} {
+			again.Status.Capacity[name] = resource.MustParse("0")
+		}
+		last, times = time.Now(), times-1
+		defer wrote()
 		return false, nil, kube.Tracker().Update(nodes, again, "")
 	})
-	removed, err := Node(t.Context(), kube, fake.NewSimpleClientset(), "node-a")
-	if err != nil || !slices.Contains(removed, "label kubeslot.io/mode") {
-		t.Fatalf("removed %q, %v", removed, err)
-	}
-	now, err := kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
-	if _, has := now.Status.Capacity["akri.sh/cam"]; err != nil || has || writes != 3 || len(now.Labels) != 1 {
-		t.Errorf("after %d writes of the kubelet: capacity %v, labels %v, %v", writes, now.Status.Capacity, now.Labels, err)
+	return kube
+}
+
+// In device-plugin mode the kubelet writes its resources again and again, for a while. The next run
+// knows that, too, when one is interrupted; and objects of the API are gone then.
+func TestDevicePluginMode(t *testing.T) {
+	for name, interrupted := range map[string]bool{"at once": false, "interrupted": true} {
+		t.Run(name, func(t *testing.T) {
+			quickly(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			writes, client := 0, objects()
+			kube := stubborn(3, func() {
+				if writes++; interrupted {
+					cancel()
+				}
+			})
+			if interrupted {
+				if _, err := Node(ctx, kube, client, "node-a"); !errors.Is(err, context.Canceled) {
+					t.Fatalf("ended with %v", err)
+				}
+				if left := Claimed(t.Context(), client, "node-a"); left != "" {
+					t.Errorf("after the interruption %s", left)
+				}
+			}
+			removed, err := Node(t.Context(), kube, client, "node-a")
+			if err != nil || !slices.Contains(removed, "label kubeslot.io/mode") {
+				t.Fatalf("removed %q, %v", removed, err)
+			}
+			now, err := kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			diff := cmp.Diff(amounts("cpu", "example.com/others"), now.Status.Capacity)
+			if diff != "" || writes != 3 || len(now.Labels) != 1 {
+				t.Errorf("%d writes of the kubelet: labels %v, capacity (-want +got):\n%s", writes, now.Labels, diff)
+			}
+		})
 	}
 }
 
@@ -274,6 +309,11 @@ func TestFiles(t *testing.T) {
 	socketAt(t, root+"/var/lib/akri/agent-registration.sock", false)
 	socketAt(t, root+"/var/lib/akri/mine.sock", true)
 	socketAt(t, root+"/run/kubecri/kubecri.sock", false)
+	socketAt(t, root+"/k/plugins/slots.kubeslot.io/dra.sock", false)
+	socketAt(t, root+"/k/plugins_registry/slots.kubeslot.io-reg.sock", false)
+	socketAt(t, root+"/k/plugins_registry/gpu.example.com-reg.sock", false)
+	socketAt(t, root+"/k/device-plugins/kubeslot-akri.sh-cam.sock", false)
+	socketAt(t, root+"/k/device-plugins/kubelet.sock", true)
 	for _, dir := range []string{"/run/udev", "/run/nri"} {
 		if err := os.Mkdir(root+dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -284,7 +324,8 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := Paths{Root: root, StateDir: "/var/lib/kubecri", CDIDir: "/var/run/cdi", HandlersDir: "/var/lib/akri", Listen: "/run/kubecri/kubecri.sock",
-		Empty: []string{"/run/udev", "/var/run/nri", "/run/none"}}
+		KubeletDir: "/k",
+		Empty:      []string{"/run/udev", "/var/run/nri", "/run/none"}}
 	removed, err := Files(paths)
 	if err != nil {
 		t.Fatal(err)
@@ -292,11 +333,15 @@ func TestFiles(t *testing.T) {
 	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.json.tmp", "/var/run/cdi/.slots.kubeslot.io-claim-u1.json.tmp",
 		"/var/run/cdi/kubeslot-cam-8120fe.json", "/var/run/cdi/slots.kubeslot.io-claim-u1.json",
 		"/var/lib/akri/agent-registration.sock",
+		"/k/plugins/slots.kubeslot.io/dra.sock", "/k/plugins/slots.kubeslot.io",
+		"/k/plugins_registry/slots.kubeslot.io-reg.sock", "/k/device-plugins/kubeslot-akri.sh-cam.sock",
 		"/run/kubecri/kubecri.sock", "/run/kubecri/kubecri.sock.lock", "/run/kubecri", "/var/lib/kubecri", "/run/udev"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
-	left := []string{"/etc", "/etc/kept", "/run", "/run/cdi", "/run/cdi/kubeslot.yaml", "/run/cdi/nvidia.json", "/run/nri", "/run/nri/nri.conf",
+	left := []string{"/etc", "/etc/kept", "/k", "/k/device-plugins", "/k/device-plugins/kubelet.sock", "/k/plugins",
+		"/k/plugins_registry", "/k/plugins_registry/gpu.example.com-reg.sock",
+		"/run", "/run/cdi", "/run/cdi/kubeslot.yaml", "/run/cdi/nvidia.json", "/run/nri", "/run/nri/nri.conf",
 		"/var", "/var/lib", "/var/lib/akri", "/var/lib/akri/mine.sock", "/var/lib/akri/notes", "/var/run"}
 	if diff := cmp.Diff(left, tree(t, root)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)

@@ -27,6 +27,9 @@ type Paths struct {
 	CDIDir string
 	// HandlersDir has the socket where discovery handlers register, and theirs.
 	HandlersDir string
+	// KubeletDir is the kubelet's directory, with sockets of our DRA driver and device plugins, which
+	// stay when kubecri ends: the kubelet would look for the driver for ever.
+	KubeletDir string
 	// Listen is the socket's path where the kubelet found kubecri.
 	Listen string
 	// Empty are directories that go if they are empty.
@@ -57,7 +60,8 @@ func lock(dir string, how int) (release func(), err error) {
 // Check returns ErrRuns while a kubecri works on the host, and what is wrong with the
 // paths.
 func (p Paths) Check() error {
-	for _, path := range append([]string{p.Root, p.StateDir, p.CDIDir, p.HandlersDir, p.Listen}, p.Empty...) {
+	paths := []string{p.Root, p.StateDir, p.CDIDir, p.HandlersDir, p.KubeletDir, p.Listen}
+	for _, path := range append(paths, p.Empty...) {
 		if path != "" && !filepath.IsAbs(path) {
 			return fmt.Errorf("%q is not an absolute path", path)
 		}
@@ -116,8 +120,15 @@ func Files(p Paths) (removed []string, err error) {
 		r.empty(p.CDIDir)
 	}
 	if p.HandlersDir != "" {
-		r.matching(p.HandlersDir, func(_, path string) bool { return deadSocket(path) })
+		r.deadSockets(p.HandlersDir, "")
 		r.empty(p.HandlersDir)
+	}
+	if p.KubeletDir != "" {
+		own := filepath.Join(p.KubeletDir, "plugins", v1alpha1.DRADriver)
+		r.deadSockets(own, "")
+		r.empty(own)
+		r.deadSockets(filepath.Join(p.KubeletDir, "plugins_registry"), v1alpha1.DRADriver+"-")
+		r.deadSockets(filepath.Join(p.KubeletDir, "device-plugins"), "kubeslot-")
 	}
 	if p.Listen != "" {
 		base := filepath.Base(p.Listen)
@@ -166,6 +177,11 @@ func (r *remover) matching(dir string, which func(name, path string) bool) {
 			r.done(filepath.Join(dir, entry.Name()), os.Remove(path))
 		}
 	}
+}
+
+// deadSockets removes sockets of the directory whose names begin with the prefix and at which nobody listens.
+func (r *remover) deadSockets(dir, prefix string) {
+	r.matching(dir, func(name, path string) bool { return strings.HasPrefix(name, prefix) && deadSocket(path) })
 }
 
 // empty removes the directory if it is empty. One that is mounted stays.

@@ -44,9 +44,7 @@ var (
 // forgotten the device plugins. It needs: get of the node, patch of its status, list and delete of
 // deviceslices and slotclaims.
 func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, node string) (removed []string, err error) {
-	done, err := status(ctx, kube, node)
-	removed = slices.Sorted(maps.Keys(done))
-	errs := []error{err}
+	var errs []error
 	note := func(what string, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("delete %s: %w", what, err))
@@ -56,10 +54,10 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 	}
 	mine := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 
-	slices, err := client.KubeslotV1alpha1().DeviceSlices().List(ctx, mine)
+	reports, err := client.KubeslotV1alpha1().DeviceSlices().List(ctx, mine)
 	if err == nil {
-		for i := range slices.Items {
-			s := &slices.Items[i]
+		for i := range reports.Items {
+			s := &reports.Items[i]
 			if s.Spec.NodeName != node { // fake servers select nothing
 				continue
 			}
@@ -84,7 +82,8 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 	if err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, lease, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // the Node owns it
 		note("lease "+lease, err)
 	}
-	return removed, errors.Join(errs...)
+	done, err := status(ctx, kube, node) // last, for it may take all the time that there is
+	return append(removed, slices.Sorted(maps.Keys(done))...), errors.Join(append(errs, err)...)
 }
 
 // Claimed says which slots the node has claimed, for a reader to know before Node deletes the claims; ""
@@ -129,6 +128,8 @@ func gone(err error) error {
 }
 
 // status takes keys and annotations from the node, until they stay away, and returns which it took.
+// What says that more may come, and which resources are kubecri's, goes last: if this is interrupted, the
+// next one needs it.
 func status(ctx context.Context, kube kubernetes.Interface, name string) (removed map[string]bool, err error) {
 	removed = map[string]bool{}
 	began := time.Now()
@@ -144,13 +145,13 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 		if node.Labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin {
 			p = devicePlugin
 		}
-		patch, what := statusPatch(node, removed)
-		if patch == nil {
-			if len(removed) == 0 || time.Since(quiet) >= p.quiet {
-				return removed, nil
-			}
-		} else {
-			if time.Since(began) > p.atMost {
+		patch, what := statusPatch(node, false)
+		last := patch == nil && (time.Since(quiet) >= p.quiet || len(removed) == 0 && p == usual)
+		if last {
+			patch, what = statusPatch(node, true)
+		}
+		if patch != nil {
+			if !last && time.Since(began) > p.atMost {
 				return removed, fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for "+
 					"it, run there still?", name, strings.Join(what, ", "))
 			}
@@ -162,6 +163,9 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 			}
 			quiet = time.Now()
 		}
+		if last {
+			return removed, nil
+		}
 		select {
 		case <-ctx.Done():
 			return removed, ctx.Err()
@@ -171,25 +175,29 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 }
 
 // statusPatch returns a strategic merge patch that takes what is kubecri's from the node, and
-// what that is; nil when there is nothing. former has what was removed before: of
-// those, resources of device plugins are kubecri's even when no annotation says so any
-// more.
-func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what []string) {
+// what that is; nil when there is nothing. The last one takes the node's mode and the names of device
+// plugins' resources, too.
+func statusPatch(node *corev1.Node, last bool) (patch []byte, what []string) {
 	ours := map[corev1.ResourceName]bool{}
 	for _, name := range v1alpha1.PluginResources(node) {
 		ours[name] = true
 	}
 	labels, annotations := map[string]*string{}, map[string]*string{}
 	capacity, allocatable := nodewriter.Quantities{}, nodewriter.Quantities{}
-	given := strings.Split(node.Annotations[v1alpha1.PluginLabelsAnnotation], ",")
-	for _, key := range append(given, v1alpha1.ModeLabel) {
+	itsLabels := strings.Split(node.Annotations[v1alpha1.PluginLabelsAnnotation], ",")
+	itsAnnotations := []string{assignment.Annotation, v1alpha1.PluginLabelsAnnotation,
+		v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation}
+	if last {
+		itsLabels = append(itsLabels, v1alpha1.ModeLabel)
+		itsAnnotations = append(itsAnnotations, v1alpha1.PluginResourcesAnnotation)
+	}
+	for _, key := range itsLabels {
 		if _, has := node.Labels[key]; has {
 			labels[key] = nil
 			what = append(what, "label "+key)
 		}
 	}
-	for _, key := range []string{assignment.Annotation, v1alpha1.PluginResourcesAnnotation,
-		v1alpha1.PluginLabelsAnnotation, v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation} {
+	for _, key := range itsAnnotations {
 		if _, has := node.Annotations[key]; has {
 			annotations[key] = nil
 			what = append(what, "annotation "+key)
@@ -204,10 +212,9 @@ func statusPatch(node *corev1.Node, former map[string]bool) (patch []byte, what 
 	}
 	take := func(from corev1.ResourceList, list nodewriter.Quantities, label string) {
 		for name := range from {
-			text := label + " " + string(name)
-			if strings.HasPrefix(string(name), assignment.ResourcePrefix) || ours[name] || former[text] {
+			if strings.HasPrefix(string(name), assignment.ResourcePrefix) || ours[name] {
 				list[name] = nil
-				what = append(what, text)
+				what = append(what, label+" "+string(name))
 			}
 		}
 	}

@@ -47,12 +47,15 @@ const (
 
 // Apply carries out the plan. When a stage fails, or ctx is done, it undoes all stages
 // that it began, the last one first, and returns why; when undoing fails too, the
-// error says what is left to do by hand.
+// error says what is left to do by hand. A Final stage is completed by the next run.
 func (a Applier) Apply(ctx context.Context, p Plan) error {
 	for i, s := range p.Stages {
 		err := a.do(ctx, p, s)
 		if err == nil {
 			continue
+		}
+		if s.Final {
+			return fmt.Errorf("%w; the kubelet uses %s. Run this again for the rest", err, p.Endpoint)
 		}
 		fmt.Fprintf(a.Out, "FAILED: %v\nUndoing what was done:\n", err)
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoneTimeout)
@@ -64,14 +67,13 @@ func (a Applier) Apply(ctx context.Context, p Plan) error {
 		}
 		return fmt.Errorf("%w; all was undone", err)
 	}
-	for _, s := range p.Stages {
-		for _, c := range s.Changes {
-			if c.Path == Program {
-				if err := os.Remove(saved(Program)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-			}
-		}
+	return remove(saved(Program)) // also what an interrupted run has left
+}
+
+// remove removes a file; that it is not there is no error.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -212,13 +214,10 @@ func (a Applier) program(before, after *string) error {
 	return a.Disk.Copy(Program, executable, 0o755)
 }
 
-// Forget removes what remembers the install, when all else is gone.
+// Forget removes what remembers the install, and where kubecri had its files, when all else is gone.
 func Forget() error {
-	if err := os.Remove(RecordFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	RemoveDirectory()
-	return nil
+	defer RemoveDirectory()
+	return errors.Join(remove(EnvFile), remove(RecordFile))
 }
 
 // RemoveDirectory removes the directory of kubecri's configuration if it is empty.

@@ -135,6 +135,42 @@ func TestApplyInterrupted(t *testing.T) {
 	}
 }
 
+// Where there is no way back nothing is undone: a kubelet that was pointed at kubecri again, which is stopped,
+// would have no runtime.
+func TestNoWayBack(t *testing.T) {
+	for name, interrupted := range map[string]bool{"a command fails": false, "Ctrl-C": true} {
+		t.Run(name, func(t *testing.T) {
+			dir, p := twoStages(t)
+			p.Stages = append(p.Stages, Stage{Before: [][]string{{"disable", "--now", "kubecri"}}, Final: true})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			systemctl := &recorded{}
+			if !interrupted {
+				systemctl.failAt = "disable --now kubecri"
+			}
+			a := Applier{Out: io.Discard,
+				Ready: func(context.Context, Plan, string, Await, time.Time) error { return nil },
+				Systemctl: func(ctx context.Context, args ...string) (string, error) {
+					if args[0] == "disable" && interrupted {
+						cancel()
+					}
+					return systemctl.run(ctx, args...)
+				}}
+			says := "the kubelet uses " + ours + ". Run this again"
+			if err := a.Apply(ctx, p); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v", err)
+			}
+			want := []string{"restart kubecri", "restart kubelet", "disable --now kubecri"}
+			if diff := cmp.Diff(want, systemctl.commands); diff != "" {
+				t.Errorf("commands (-want +got):\n%s", diff)
+			}
+			if got := contents(t, dir); got != "old=after sub/new=content" {
+				t.Errorf("files %q", got)
+			}
+		})
+	}
+}
+
 // What somebody else changed since the plan was made is not overwritten.
 func TestApplyToAnotherHost(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{
@@ -218,6 +254,16 @@ func TestTheProgramIsOnTheDiskBeforeTheKubeletNeedsIt(t *testing.T) {
 		if data, err := os.ReadFile(Program); err != nil || string(data) != "the first" {
 			t.Errorf("%s: the program is %q, %v", step.name, data, err)
 		}
+	}
+	// A run that was killed had put the new program there, and kept the old one.
+	if err := os.WriteFile(saved(Program), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Applier{Out: io.Discard}).Apply(t.Context(), Plan{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(saved(Program)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the program that was replaced is left: %v", err)
 	}
 }
 

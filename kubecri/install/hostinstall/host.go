@@ -133,7 +133,8 @@ func (h Host) counts(p place) bool {
 }
 
 // endpoint returns where the kubelet expects the runtime when it is started with
-// these places. Without a flag the last file of the configuration wins.
+// these places. A flag that none of them has comes from elsewhere, and stays. Without a
+// flag the last file of the configuration wins.
 func (h Host) endpoint(all []place) string {
 	flagged, configured := "", ""
 	for _, p := range all {
@@ -144,6 +145,9 @@ func (h Host) endpoint(all []place) string {
 		default:
 			configured = p.endpoint
 		}
+	}
+	if h.Kubelet.Running {
+		flagged = cmp.Or(flagged, h.Kubelet.Args.RuntimeEndpoint)
 	}
 	return cmp.Or(flagged, configured, kubeletargs.DefaultEndpoint)
 }

@@ -47,6 +47,9 @@ type Stage struct {
 	// UndoBefore and UndoCommands are likewise when the stage is undone.
 	UndoBefore, UndoCommands [][]string
 	UndoAwait                Await
+	// Final is of a stage after which there is no way back: when it fails, neither it nor those before
+	// are undone.
+	Final bool
 }
 
 // Plan is what is done to a host, stage by stage.
@@ -150,7 +153,8 @@ func (h Host) Check() error {
 // before returns what was before kubecri: from the record, where there is one.
 func (h Host) before(all []place, w Want) (Record, error) {
 	now := h.endpoint(all)
-	if flag := h.Kubelet.Args.RuntimeEndpoint; flag != "" && h.Kubelet.Running && !slices.ContainsFunc(all, func(p place) bool { return p.flag && p.endpoint != "" }) {
+	inFile := slices.ContainsFunc(all, func(p place) bool { return p.flag && p.endpoint != "" })
+	if flag := h.Kubelet.Args.RuntimeEndpoint; w.Mode == Proxy && flag != "" && h.Kubelet.Running && !inFile {
 		return Record{}, refuse("the kubelet runs with --container-runtime-endpoint=%s, and none of these files says so: %s. Set it yourself, where the kubelet gets it from, to %s; see docs/install.md",
 			flag, strings.Join(h.Kubelet.CommandLine, ", "), w.Listen)
 	}

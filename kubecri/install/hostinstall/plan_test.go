@@ -202,6 +202,40 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// Wherever an uninstall is interrupted, the next one knows where kubecri had its files, and completes it. It
+// does not go back once kubecri may be stopped.
+func TestUninstallInterrupted(t *testing.T) {
+	for name, test := range scenarios {
+		for n := 0; ; n++ {
+			s := &simulated{test.look()}
+			s.apply(t, s.install(t, want), -1)
+			environment := s.Environment()
+			p, err := Uninstall(s.Host, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes := 0
+			for i, stage := range p.Stages {
+				changes += len(stage.Changes)
+				if last := i == len(p.Stages)-1; stage.Final != last {
+					t.Errorf("%s: stage %d of %d is final: %t", name, i+1, len(p.Stages), stage.Final)
+				}
+			}
+			if n > changes {
+				break
+			}
+			s.apply(t, p, n)
+			if p, err = Uninstall(s.Host, ""); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(environment, p.Environment); diff != "" {
+				t.Errorf("%s, after %d changes: the environment (-before +now):\n%s", name, n, diff)
+			}
+			s.uninstall(t, test.files)
+		}
+	}
+}
+
 // kubeadm upgrade makes files anew while kubecri is installed.
 func TestKubeadmUpgrade(t *testing.T) {
 	test := scenarios["kubeadm 1.33 and older"]
@@ -274,6 +308,21 @@ func TestNewVersionAndMode(t *testing.T) {
 	s.uninstall(t, test.files)
 }
 
+// In other modes than proxy the kubelet stays as it is, so that nobody minds who says where its runtime is.
+func TestNRIBesideAHiddenFlag(t *testing.T) {
+	s := &simulated{scenarios["JSON"].look()}
+	s.Kubelet.Args.RuntimeEndpoint = containerd
+	before := maps.Clone(s.Files)
+	w := want
+	w.Mode = NRI
+	p := s.install(t, w)
+	if p.RuntimeEndpoint != containerd || p.Endpoint != containerd {
+		t.Errorf("the runtime is %s, and the kubelet gets %s", p.RuntimeEndpoint, p.Endpoint)
+	}
+	s.apply(t, p, -1)
+	s.uninstall(t, before)
+}
+
 // An install by hand, as the docs had it, is taken over, and taken away.
 func TestInstalledByHand(t *testing.T) {
 	env := "LISTEN=" + ours + "\nRUNTIME_ENDPOINT=" + crio + "\n"
@@ -325,6 +374,13 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("got %v and %d stages, want a refusal that says %q", err, len(p.Stages), test.says)
 			}
 		})
+	}
+	// kubecri is not taken from a kubelet that uses it because of something else than its files.
+	by := scenarios["JSON"].look()
+	by.Kubelet.Args.RuntimeEndpoint = ours
+	by.Files[EnvFile] = "LISTEN=" + ours + "\nRUNTIME_ENDPOINT=" + crio + "\n"
+	if p, err := Uninstall(by, ""); err == nil || !strings.Contains(err.Error(), "would still use "+ours) {
+		t.Errorf("uninstall under a kubelet that stays: %v, %+v", err, p.Stages)
 	}
 	if _, err := Uninstall(scenarios["JSON"].look(), ""); err == nil || !strings.Contains(err.Error(), "not installed here") {
 		t.Errorf("uninstall without install: %v", err)

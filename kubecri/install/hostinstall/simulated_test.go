@@ -77,6 +77,7 @@ func (s *simulated) uninstall(t *testing.T, original map[string]string) {
 	}
 	s.apply(t, p, -1)
 	delete(s.Files, RecordFile) // Forget
+	delete(s.Files, EnvFile)
 	if diff := cmp.Diff(normal(original), normal(s.Files)); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)
 	}

@@ -39,9 +39,10 @@ func (h Host) restartKubelet(changes []Change) Stage {
 }
 
 // Uninstall plans to point the kubelet at the runtime again, and to take kubecri's
-// unit, its environment file and its program away. What kubecri wrote elsewhere, on
-// the host and in the API, is package cleanup's affair. runtime is the runtime's
-// endpoint where no record has it, "" for none. It fails with a Refusal.
+// unit and its program away. What kubecri wrote elsewhere, on the host and in the API,
+// is package cleanup's affair; the environment file says where that is, and goes last
+// (Forget). runtime is the runtime's endpoint where no record has it, "" for none. It
+// fails with a Refusal.
 func Uninstall(h Host, runtime string) (Plan, error) {
 	env := environment(h.Files[EnvFile])
 	_, unit := h.Files[UnitFile]
@@ -73,7 +74,9 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	}
 	p.Endpoint = h.endpoint(all)
 	if kubeletargs.SameSocket(p.Endpoint, before.Listen) {
-		return Plan{}, refuse("the kubelet would still use %s: something else than %s says so", p.Endpoint, strings.Join(append(h.Kubelet.CommandLine, h.Kubelet.Config...), ", "))
+		files := strings.Join(append(h.Kubelet.CommandLine, h.Kubelet.Config...), ", ")
+		return Plan{}, refuse("the kubelet would still use %s: something else than %s says so. Set it to %s there, "+
+			"and restart the kubelet", p.Endpoint, files, before.RuntimeEndpoint)
 	}
 	if h.Record != nil && (h.Record.Done || len(kubelet) > 0) {
 		begun := *h.Record
@@ -83,13 +86,14 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	if len(kubelet) > 0 || h.Record != nil && !h.Record.Done && h.Record.Mode == Proxy {
 		p.Stages = append(p.Stages, h.restartKubelet(kubelet))
 	}
-	gone := []string{EnvFile, UnitFile, SocketFile}
+	gone := []string{UnitFile, SocketFile}
 	if h.Record != nil && h.Record.PutProgram {
 		gone = append(gone, Program)
 	} else if _, there := h.Files[Program]; there {
 		p.Notes = append(p.Notes, fmt.Sprintf("%s stays: install did not put it there", Program))
 	}
-	stop := Stage{Commands: [][]string{reload}}
+	// The kubelet does without kubecri by now, and has to while kubecri is half gone.
+	stop := Stage{Commands: [][]string{reload}, Final: true}
 	if _, there := h.Files[SocketFile]; there { // first, or it would start the service again
 		stop.Before = append(stop.Before, []string{"disable", "--now", filepath.Base(SocketFile)})
 	}

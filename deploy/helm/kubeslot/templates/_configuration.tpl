@@ -28,7 +28,7 @@
 {{- end -}}
 {{- $properties := dict -}}
 {{- range $name, $value := $c.brokerProperties -}}
-  {{- $_ := set $properties $name (toString $value) -}}
+  {{- $_ := set $properties $name (include "kubeslot.text" $value) -}}
 {{- end -}}
 {{- $_ := set $spec "brokerProperties" $properties -}}
 {{- if $c.brokerPod.image.repository -}}
@@ -49,6 +49,11 @@
   {{- $_ := set $spec "brokerSpec" (dict "brokerJobSpec" $job) -}}
 {{- end -}}
 {{- toYaml $spec -}}
+{{- end }}
+
+{{- /* A value as text. Numbers of a file are floating-point ones for helm, and 4000000 would become 4e+06. */ -}}
+{{- define "kubeslot.text" -}}
+{{- if kindIs "float64" . }}{{ if eq . (floor .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}{{ else }}{{ toString . }}{{ end -}}
 {{- end }}
 
 {{- /* The pod of a broker: (list $ "onvif" "brokerPod") */ -}}
@@ -79,7 +84,7 @@ containers:
   {{- with $broker.env }}
   env:
   {{- range $name, $value := . }}
-  - {name: {{ $name }}, value: {{ $value | quote }}}
+  - {name: {{ $name }}, value: {{ include "kubeslot.text" $value | quote }}}
   {{- end }}
   {{- end }}
   {{- with $broker.envFrom }}

@@ -44,6 +44,11 @@ imagePullSecrets:
 {{- .Values.kubecri.runtime.socket | default (index $sockets .Values.kubecri.runtime.preset) -}}
 {{- end }}
 
+{{- /* Whether no scheduler of Kubeslot's gives out slots; empty for no. */ -}}
+{{- define "kubeslot.withoutScheduler" -}}
+{{- if and (not .Values.scheduler.enabled) (eq .Values.kubecri.mode "device-plugin") }}yes{{ end -}}
+{{- end }}
+
 {{- define "kubeslot.nriSocket" -}}
 {{- .Values.kubecri.runtime.nriSocket | default "/var/run/nri/nri.sock" -}}
 {{- end }}

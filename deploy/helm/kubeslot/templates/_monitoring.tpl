@@ -9,12 +9,14 @@
 {{- if and (include "kubeslot.monitored" .) .Values.monitoring.nodes .Values.kubecri.enabled }}yes{{ end -}}
 {{- end }}
 
-{{- /* An alert as the values have it; empty when it is off: (list $ $rule) */ -}}
+{{- /* An alert as the values have it; empty when it is off: (list $ $rule). Without a scheduler its absence is none. */ -}}
 {{- define "kubeslot.alert" -}}
-{{- $alerts := (index . 0).Values.monitoring.alerts -}}
+{{- $root := index . 0 -}}
+{{- $alerts := $root.Values.monitoring.alerts -}}
 {{- $rule := index . 1 -}}
 {{- $override := get $alerts.overrides $rule.alert | default dict -}}
-{{- if ne (toString (get $override "enabled")) "false" -}}
+{{- $off := and (eq $rule.alert "KubeslotSchedulerAbsent") (include "kubeslot.withoutScheduler" $root) -}}
+{{- if dig "enabled" (not $off) $override -}}
 {{- $url := $rule.annotations.runbook_url | replace "https://github.com/kubeslot/kubeslot/blob/main/docs/runbooks.md" $alerts.runbooks -}}
 {{- $annotations := merge (dict "runbook_url" $url) $rule.annotations -}}
 {{- $labels := merge (dict) ($override.labels | default dict) $rule.labels -}}
