@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
@@ -27,6 +28,7 @@ type facts struct {
 	lost       map[string]struct{}       // those that do not know whether it is there
 	nodes      map[string]inventory.Node // those, and the pods'; one that is missing does not exist
 	pods       []*corev1.Pod             // owned by the Instance
+	formers    sets.Set[string]          // pods of a former Instance of the name, which are going
 	scheduler  string                    // of brokers whose spec names none; "" is the cluster's default
 	priority   string                    // the PriorityClass of brokers whose spec names none; "" is the cluster's default
 	exists     limits.Places             // also of a former Instance of the name
@@ -266,8 +268,12 @@ func (f *facts) isCurrent(pod *corev1.Pod) bool {
 	return pod.Annotations[naming.SpecHash] == f.spec.hash && pod.Annotations[naming.PropertiesHash] == f.propertiesHash()
 }
 
-// make creates a node's broker, unless the API server refused the last one just now.
+// make creates a node's broker, unless the API server refused the last one just now, or a former Instance's
+// has its name: then there is an event when that is gone.
 func (p *plan) make(f *facts, node string) {
+	if f.formers.Has(naming.Pod(f.instance.Name, node, f.shared)) {
+		return
+	}
 	if wait := p.memory.refusedFor(f.now); wait > 0 {
 		p.problem = &p.memory.refusal
 		p.notMade = append(p.notMade, node)

@@ -10,7 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
+	"github.com/kubeslot/kubeslot/controller/watch"
+	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
+
+// wasMade reports whether the API server has the note that the Job was made, or the Instance no more. The cache may be
+// behind, and the Job have ended and be gone.
+func (r *Reconciler) wasMade(ctx context.Context, f *facts) (bool, error) {
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(akriv0.SchemeGroupVersion.WithKind(instanceKind))
+	now, err := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(f.instance), now)
+	if err != nil {
+		return false, fmt.Errorf("read Instance %s/%s: %w", f.instance.Namespace, f.instance.Name, err)
+	}
+	return now == nil || now.UID != f.instance.UID || now.Annotations[naming.JobDone] == f.spec.hash, nil
+}
 
 // doJobs does what was planned for Jobs.
 func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory) (time.Duration, error) {
@@ -19,8 +33,11 @@ func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory
 			p.problem = &m.refusal
 			return left, nil
 		}
-		wait, err := r.create(ctx, f, jobKind, p.create, m, &p.problem)
-		if err != nil || wait > 0 {
+		if made, err := r.wasMade(ctx, f); err != nil || made {
+			return cacheLag, err
+		}
+		wait, next, err := r.create(ctx, f, jobKind, p.create, m, &p.problem)
+		if err != nil || !next {
 			return wait, err
 		}
 	}

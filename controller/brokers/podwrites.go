@@ -37,6 +37,9 @@ func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) 
 		delete(want.Annotations, key)
 	}
 	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance))
+	if err == nil {
+		f.instance = want // which another note in the same round starts from
+	}
 	return client.IgnoreNotFound(err)
 }
 
