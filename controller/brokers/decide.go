@@ -65,8 +65,8 @@ type plan struct {
 
 type removal struct {
 	pod  *corev1.Pod
-	node string
 	why  string
+	node string // of one that waits for its turn
 	// failures that the successor counts; 0: none.
 	failures int
 }
@@ -101,7 +101,7 @@ func decide(f *facts) plan {
 	p := plan{memory: f.memory.next(f)}
 	if f.spec == nil || f.spec.err == nil && f.spec.pod == nil {
 		for _, pod := range f.pods {
-			p.removeUnlessGoing(pod, "", "its Configuration has no broker pod")
+			p.removeUnlessGoing(pod, "its Configuration has no broker pod")
 		}
 		return p
 	}
@@ -113,7 +113,7 @@ func decide(f *facts) plan {
 		return p
 	}
 	for _, pod := range surplus {
-		p.removeUnlessGoing(pod, "", "it is not the broker of a node that reaches the device")
+		p.removeUnlessGoing(pod, "it is not the broker of a node that reaches the device")
 	}
 	if len(on)+len(surplus) < len(f.pods) { // some are left alone, on nodes that nothing tells of
 		p.lookAgain(leftAlone)
@@ -150,7 +150,7 @@ func decide(f *facts) plan {
 		case isEnded(pod) && len(chosen) == 0 && places > 0:
 			// Its logs stay while there is no successor.
 		default:
-			p.removeUnlessGoing(pod, node, "there are brokers enough")
+			p.removeUnlessGoing(pod, "there are brokers enough")
 		}
 	}
 	p.steps = p.stepsOf(f)
@@ -292,7 +292,7 @@ func (p *plan) make(f *facts, node string) {
 // succeed removes a pod that has ended when its successor is due.
 func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 	if hash := pod.Annotations[naming.SpecHash]; hash != "" && hash != f.spec.hash {
-		p.remove = append(p.remove, removal{pod: pod, node: node, why: "it has ended, and was of an earlier spec"})
+		p.remove = append(p.remove, removal{pod: pod, why: "it has ended, and was of an earlier spec"})
 		return
 	}
 	wait := delay(p.memory.failures[node], maxDelay)
@@ -305,7 +305,7 @@ func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 		p.lookAgain(left)
 		return
 	}
-	p.remove = append(p.remove, removal{pod: pod, node: node, why: "it has ended, and its successor is due"})
+	p.remove = append(p.remove, removal{pod: pod, why: "it has ended, and its successor is due"})
 	p.isDue(node, pod, p.memory.failures[node])
 }
 
@@ -325,8 +325,8 @@ func (p *plan) lookAgain(after time.Duration) {
 	}
 }
 
-func (p *plan) removeUnlessGoing(pod *corev1.Pod, node, why string) {
+func (p *plan) removeUnlessGoing(pod *corev1.Pod, why string) {
 	if pod.DeletionTimestamp == nil {
-		p.remove = append(p.remove, removal{pod: pod, node: node, why: why})
+		p.remove = append(p.remove, removal{pod: pod, why: why})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,12 +51,9 @@ func (r *Reconciler) doJobs(ctx context.Context, f *facts, p *jobPlan, m *memory
 		}
 	}
 	for _, job := range p.remove {
-		err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return 0, fmt.Errorf("delete Job %s/%s: %w", job.Namespace, job.Name, err)
-		}
-		if err == nil {
-			removed.WithLabelValues(jobKind).Inc()
+		withPods := client.PropagationPolicy(metav1.DeletePropagationBackground)
+		if err := r.remove(ctx, f, jobKind, job, "its Configuration has another spec", withPods); err != nil {
+			return 0, err
 		}
 	}
 	return 0, nil

@@ -215,7 +215,7 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 		return 0, err
 	}
 	for _, removal := range pods.remove {
-		if err := r.removePod(ctx, f, removal); err != nil {
+		if err := r.remove(ctx, f, podKind, removal.pod, removal.why); err != nil {
 			return 0, err
 		}
 	}
