@@ -21,6 +21,8 @@ const (
 	maxDelay   = 5 * time.Minute
 	// runsWell is how long a broker has to run for its earlier failures to be forgotten.
 	runsWell = 10 * time.Minute
+	// mostFailures is how many are counted: the delay has long been the longest.
+	mostFailures = 1000
 	// changesUnsaid is after how many replacements in a row no problem is said yet.
 	changesUnsaid = 3
 	// maxRefusedDelay is between two tries to create what the API server refuses.
@@ -39,7 +41,7 @@ func delay(failures int, most time.Duration) time.Duration {
 // failuresBefore is how many predecessors of a broker pod failed in a row.
 func failuresBefore(p *corev1.Pod) int {
 	n, err := strconv.Atoi(p.Annotations[naming.Failures])
-	if err != nil || n < 0 || n > 1000 { // none, or edited by hand
+	if err != nil || n < 0 || n > mostFailures { // none, or edited by hand
 		return 0
 	}
 	return n
@@ -58,7 +60,7 @@ func notedFailures(i *akriv0.Instance, spec string) map[string]int {
 	if text := i.Annotations[naming.Failures]; text == "" || json.Unmarshal([]byte(text), &n) != nil || n.Spec != spec {
 		return nil // of another spec, or edited by hand
 	}
-	maps.DeleteFunc(n.Failures, func(_ string, failures int) bool { return failures < 0 || failures > 1000 })
+	maps.DeleteFunc(n.Failures, func(_ string, n int) bool { return n < 0 || n > mostFailures })
 	return n.Failures
 }
 
@@ -83,24 +85,34 @@ func (p *plan) mayReplace(f *facts, pod *corev1.Pod) (failures int, may bool) {
 	if was >= runsWell {
 		return 1, true
 	}
-	return before + 1, true
+	return min(before+1, mostFailures), true
 }
 
-// failures is how many brokers have failed in a row with a pod that has ended. It ran well if its
+// failures is how many brokers have failed in a row, with this one if it has ended. It ran well if its
 // node says so, and it was there for so long by this process's clock: a node's may jump.
-func (k known) failures(p *corev1.Pod) int {
-	if ranFor(p) >= runsWell && k.ended.Sub(k.since) >= runsWell {
-		return 1
+func (k known) failures(p *corev1.Pod, now time.Time) int {
+	failures, until := failuresBefore(p), now
+	if isEnded(p) {
+		until = k.ended
 	}
-	return failuresBefore(p) + 1
+	if ranFor(p, now) >= runsWell && until.Sub(k.since) >= runsWell {
+		failures = 0
+	}
+	if isEnded(p) {
+		failures = min(failures+1, mostFailures)
+	}
+	return failures
 }
 
-// ranFor is how long a pod's longest container ran, by its node's clock.
-func ranFor(p *corev1.Pod) time.Duration {
+// ranFor is how long a pod's longest container ran, or has run by now, by its node's clock.
+func ranFor(p *corev1.Pod, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, s := range p.Status.ContainerStatuses {
 		if t := s.State.Terminated; t != nil && !t.StartedAt.IsZero() {
 			longest = max(longest, t.FinishedAt.Sub(t.StartedAt.Time))
+		}
+		if runs := s.State.Running; runs != nil && !runs.StartedAt.IsZero() {
+			longest = max(longest, now.Sub(runs.StartedAt.Time))
 		}
 	}
 	return longest

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
@@ -27,6 +28,7 @@ type facts struct {
 	lost       map[string]struct{}       // those that do not know whether it is there
 	nodes      map[string]inventory.Node // those, and the pods'; one that is missing does not exist
 	pods       []*corev1.Pod             // owned by the Instance
+	formers    sets.Set[string]          // pods of a former Instance of the name, which are going
 	scheduler  string                    // of brokers whose spec names none; "" is the cluster's default
 	priority   string                    // the PriorityClass of brokers whose spec names none; "" is the cluster's default
 	exists     limits.Places             // also of a former Instance of the name
@@ -63,8 +65,8 @@ type plan struct {
 
 type removal struct {
 	pod  *corev1.Pod
-	node string
 	why  string
+	node string // of one that waits for its turn
 	// failures that the successor counts; 0: none.
 	failures int
 }
@@ -99,7 +101,7 @@ func decide(f *facts) plan {
 	p := plan{memory: f.memory.next(f)}
 	if f.spec == nil || f.spec.err == nil && f.spec.pod == nil {
 		for _, pod := range f.pods {
-			p.removeUnlessGoing(pod, "", "its Configuration has no broker pod")
+			p.removeUnlessGoing(pod, "its Configuration has no broker pod")
 		}
 		return p
 	}
@@ -111,7 +113,7 @@ func decide(f *facts) plan {
 		return p
 	}
 	for _, pod := range surplus {
-		p.removeUnlessGoing(pod, "", "it is not the broker of a node that reaches the device")
+		p.removeUnlessGoing(pod, "it is not the broker of a node that reaches the device")
 	}
 	if len(on)+len(surplus) < len(f.pods) { // some are left alone, on nodes that nothing tells of
 		p.lookAgain(leftAlone)
@@ -148,7 +150,7 @@ func decide(f *facts) plan {
 		case isEnded(pod) && len(chosen) == 0 && places > 0:
 			// Its logs stay while there is no successor.
 		default:
-			p.removeUnlessGoing(pod, node, "there are brokers enough")
+			p.removeUnlessGoing(pod, "there are brokers enough")
 		}
 	}
 	p.steps = p.stepsOf(f)
@@ -266,8 +268,12 @@ func (f *facts) isCurrent(pod *corev1.Pod) bool {
 	return pod.Annotations[naming.SpecHash] == f.spec.hash && pod.Annotations[naming.PropertiesHash] == f.propertiesHash()
 }
 
-// make creates a node's broker, unless the API server refused the last one just now.
+// make creates a node's broker, unless the API server refused the last one just now, or a former Instance's
+// has its name: then there is an event when that is gone.
 func (p *plan) make(f *facts, node string) {
+	if f.formers.Has(naming.Pod(f.instance.Name, node, f.shared)) {
+		return
+	}
 	if wait := p.memory.refusedFor(f.now); wait > 0 {
 		p.problem = &p.memory.refusal
 		p.notMade = append(p.notMade, node)
@@ -286,7 +292,7 @@ func (p *plan) make(f *facts, node string) {
 // succeed removes a pod that has ended when its successor is due.
 func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 	if hash := pod.Annotations[naming.SpecHash]; hash != "" && hash != f.spec.hash {
-		p.remove = append(p.remove, removal{pod: pod, node: node, why: "it has ended, and was of an earlier spec"})
+		p.remove = append(p.remove, removal{pod: pod, why: "it has ended, and was of an earlier spec"})
 		return
 	}
 	wait := delay(p.memory.failures[node], maxDelay)
@@ -299,7 +305,7 @@ func (p *plan) succeed(f *facts, node string, pod *corev1.Pod) {
 		p.lookAgain(left)
 		return
 	}
-	p.remove = append(p.remove, removal{pod: pod, node: node, why: "it has ended, and its successor is due"})
+	p.remove = append(p.remove, removal{pod: pod, why: "it has ended, and its successor is due"})
 	p.isDue(node, pod, p.memory.failures[node])
 }
 
@@ -319,8 +325,8 @@ func (p *plan) lookAgain(after time.Duration) {
 	}
 }
 
-func (p *plan) removeUnlessGoing(pod *corev1.Pod, node, why string) {
+func (p *plan) removeUnlessGoing(pod *corev1.Pod, why string) {
 	if pod.DeletionTimestamp == nil {
-		p.remove = append(p.remove, removal{pod: pod, node: node, why: why})
+		p.remove = append(p.remove, removal{pod: pod, why: why})
 	}
 }

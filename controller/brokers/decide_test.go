@@ -175,6 +175,10 @@ func TestBackoff(t *testing.T) {
 		if f.memory = p.memory; len(decide(f).restarts) != 0 {
 			t.Error("tells it twice")
 		}
+		f.pods = nil
+		if next := decide(f).create[0]; failuresBefore(next) != p.memory.failures["b"] {
+			t.Errorf("%d failures before: the next pod counts %d", tc.before, failuresBefore(next))
+		}
 	}
 	off := []time.Duration{0, -time.Hour, time.Hour}
 	for _, api := range off {
@@ -184,6 +188,26 @@ func TestBackoff(t *testing.T) {
 					t.Errorf("%s, the API server's clock off by %s, the node's by %s: %d pods in 10 minutes, want 9 to 12", kind, api, clock, n)
 				}
 			}
+		}
+	}
+}
+
+// The back-off is over once a broker has run well, also when it is deleted then, as by a drain of its node.
+func TestDeletedBroker(t *testing.T) {
+	for _, tc := range []struct {
+		ran  time.Duration
+		want string // failures that the successor counts
+	}{{runsWell - time.Second, "5"}, {runsWell, ""}} {
+		runs := func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "b", State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start.Add(-tc.ran))}}}}
+		}
+		f := newFacts(t, configuration(1, onePod), "b", brokerPod("b", "Ready", going, failedBefore(5), runs))
+		f.memory = decide(f).memory
+		f.pods = nil
+		p := decide(f)
+		if len(p.create) != 1 || p.create[0].Annotations[naming.Failures] != tc.want {
+			t.Errorf("ran for %s: %q, want a successor that counts the failures %q", tc.ran, p.show(), tc.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/controller/naming"
@@ -145,6 +148,41 @@ func TestDecideJobs(t *testing.T) {
 	few.Spec.Capacity = 1
 	if p := decideJobs(newFacts(t, few, "a"), nil); p.create != nil || p.problem == nil || p.problem.Reason != TooManySlots {
 		t.Errorf("a Job of more slots than there are: %+v", p)
+	}
+}
+
+// A Job that has ended and is removed is not made again because the cache does not show yet that it was made.
+func TestJobRunsOnceThoughTheCacheIsBehind(t *testing.T) {
+	r := newRig(t, theInstance())
+	r.inv.SetConfiguration(jobConfiguration(1, jobSpec))
+	r.found("a")
+	r.settle()
+	if err := r.fake.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			theInstance().DeepCopyInto(o.(*akriv0.Instance))
+			return nil
+		}})
+	r.writes = nil
+	if result, err := r.reconcile(); err != nil || result.RequeueAfter != cacheLag || len(r.writes) > 0 {
+		t.Errorf("%+v, %v, writes %q, want none, and another look", result, err, r.writes)
+	}
+}
+
+// For an Instance that goes with a former Configuration of the name nothing is made: its Job would run again for
+// its successor.
+func TestInstanceOfAFormerConfiguration(t *testing.T) {
+	i := theInstance()
+	c := jobConfiguration(1, jobSpec)
+	i.OwnerReferences = []metav1.OwnerReference{naming.OwnedBy("Configuration", c)}
+	i.OwnerReferences[0].UID = "former"
+	r := newRig(t, i)
+	r.inv.SetConfiguration(c)
+	r.found("a")
+	if got := r.settle(); len(got) > 0 {
+		t.Errorf("writes %q", got)
 	}
 }
 

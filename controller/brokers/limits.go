@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/naming"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // count counts broker pods and Jobs, by Instance. Pods that have ended count until they are
@@ -109,11 +108,7 @@ func (r *Reconciler) decide(key types.NamespacedName, f *facts, jobs []*batchv1.
 
 // leave notes that nothing more is made for an Instance. What there is of it counts until it
 // is gone.
-func (r *Reconciler) leave(ctx context.Context, key types.NamespacedName, c *akriv0.Configuration) error {
-	if c == nil || c.Namespace != key.Namespace {
-		r.limits.Forget(naming.ConfigurationOf(key))
-		return nil
-	}
+func (r *Reconciler) leave(ctx context.Context, key types.NamespacedName) error {
 	of := client.MatchingFields{naming.Instance: key.Name}
 	exists, err := r.list(ctx, client.InNamespace(key.Namespace), of)
 	if err != nil {

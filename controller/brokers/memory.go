@@ -70,12 +70,12 @@ func (m memory) next(f *facts) memory {
 		n.pods[pod.UID] = is
 		switch {
 		case isEnded(pod):
-			n.failures[node], n.ended[node] = is.failures(pod), reasonEnded(pod)
+			n.failures[node], n.ended[node] = is.failures(pod, f.now), reasonEnded(pod)
 		case is.successor > 0:
 			n.failures[node] = is.successor
 		case began && pod.DeletionTimestamp != nil && before[node] > 0: // as the Instance says
-		default:
-			n.failures[node] = failuresBefore(pod)
+		default: // it may be deleted, and have a successor, without having ended
+			n.failures[node] = is.failures(pod, f.now)
 		}
 		if !isEnded(pod) && (n.failures[node] == 0 || isReady(pod)) {
 			delete(n.ended, node)

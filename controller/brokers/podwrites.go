@@ -37,18 +37,25 @@ func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) 
 		delete(want.Annotations, key)
 	}
 	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance))
+	if err == nil {
+		f.instance = want // which another note in the same round starts from
+	}
 	return client.IgnoreNotFound(err)
 }
 
-func (r *Reconciler) removePod(ctx context.Context, f *facts, removal removal) error {
-	pod := removal.pod
-	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+// remove deletes a Pod or a Job, if it is still there.
+func (r *Reconciler) remove(
+	ctx context.Context, f *facts, kind string, object client.Object, why string, options ...client.DeleteOption,
+) error {
+	uid := object.GetUID()
+	err := r.Client.Delete(ctx, object, append(options, client.Preconditions{UID: &uid})...)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete broker pod %s/%s of node %q, because %s: %w", pod.Namespace, pod.Name, removal.node, removal.why, err)
+		return fmt.Errorf("delete %s %s/%s, because %s: %w", kind, object.GetNamespace(), object.GetName(), why, err)
 	}
 	if err == nil {
-		removed.WithLabelValues(podKind).Inc()
-		klog.FromContext(ctx).V(2).Info("Deleted a broker pod", "instance", klog.KObj(f.instance), "pod", klog.KObj(pod), "node", removal.node, "reason", removal.why)
+		removed.WithLabelValues(kind).Inc()
+		klog.FromContext(ctx).V(2).Info("Deleted a broker", "instance", klog.KObj(f.instance), "kind", kind,
+			"name", object.GetName(), "reason", why)
 	}
 	return nil
 }
@@ -77,7 +84,7 @@ func (r *Reconciler) replace(ctx context.Context, f *facts, p *plan) error {
 				return err
 			}
 		}
-		if err := r.removePod(ctx, f, removal); err != nil {
+		if err := r.remove(ctx, f, podKind, removal.pod, removal.why); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -112,26 +113,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	device := r.Inventory.Device(key.Name)
 	c := device.Configuration
-	if instance == nil || instance.DeletionTimestamp != nil || c == nil || c.Namespace != key.Namespace {
+	if instance == nil {
+		r.forget(key)
+	}
+	orphan := c == nil || c.Namespace != key.Namespace
+	if orphan {
+		of := naming.ConfigurationOf(key)
+		r.specs.forget(of)
+		r.rollout.forget(of)
+		r.limits.Forget(of)
+	}
+	var after time.Duration
+	switch {
+	case instance == nil, instance.DeletionTimestamp != nil, orphan, instances.OfFormer(instance, c):
 		// Its brokers go with it: the garbage collector sees to them.
-		r.results.forget(key)
-		r.rollout.leave(key)
-		if instance == nil {
-			r.forget(key)
-		}
-		if c == nil {
-			r.specs.forget(naming.ConfigurationOf(key))
-			r.rollout.forget(naming.ConfigurationOf(key))
-		}
-		return reconcile.Result{}, r.leave(ctx, key, c)
+	case instances.NotUpgraded(instance, r.Inventory.LacksSlices) >= 0:
+		// Akri's, and some of its nodes do not report yet: their brokers would be taken for surplus.
+		after = instances.LookAgain
+	default:
+		return r.tend(ctx, instance, device)
 	}
-	if instances.NotUpgraded(instance, r.Inventory.LacksSlices) >= 0 {
-		// Akri's, and some of its nodes do not report yet: their brokers would be taken for
-		// surplus.
-		r.results.forget(key)
-		r.rollout.leave(key)
-		return reconcile.Result{RequeueAfter: instances.LookAgain}, r.leave(ctx, key, c)
-	}
+	r.results.forget(key)
+	r.rollout.leave(key)
+	return reconcile.Result{RequeueAfter: after}, r.leave(ctx, key)
+}
+
+// tend sees to the brokers of an Instance that is to have its own.
+func (r *Reconciler) tend(
+	ctx context.Context, instance *akriv0.Instance, device inventory.Device,
+) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(instance)
 	f, jobs, err := r.read(ctx, instance, device)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at the brokers of Instance %s: %w", key, err)
@@ -162,7 +173,7 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 	f := &facts{
 		now: r.Clock.Now(), instance: instance, configuration: c, spec: r.specs.of(c),
 		reported: device.Reported != nil, shared: instance.Spec.Shared, reach: device.Nodes, lost: device.Unschedulable, scheduler: r.SchedulerName, priority: r.PriorityClass,
-		memory: r.memory(instance.UID),
+		memory: r.memory(instance.UID), formers: sets.New[string](),
 	}
 	if f.properties = instance.Spec.BrokerProperties; f.reported {
 		f.shared, f.properties = device.Reported.Shared, device.BrokerProperties()
@@ -175,9 +186,14 @@ func (r *Reconciler) read(ctx context.Context, instance *akriv0.Instance, device
 	f.exists = count(podList.Items, jobList.Items, r.reach)[instance.Name]
 	names := append([]string(nil), f.reach...)
 	for i := range podList.Items {
-		if pod := &podList.Items[i]; metav1.IsControlledBy(pod, instance) {
+		pod := &podList.Items[i]
+		switch owner := metav1.GetControllerOf(pod); {
+		case owner == nil:
+		case owner.UID == instance.UID:
 			f.pods = append(f.pods, pod)
 			names = append(names, pod.Spec.NodeName)
+		case naming.SameObject(*owner, naming.OwnedBy(instanceKind, instance)):
+			f.formers.Insert(pod.Name)
 		}
 	}
 	var jobs []*batchv1.Job
@@ -199,7 +215,7 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 		return 0, err
 	}
 	for _, removal := range pods.remove {
-		if err := r.removePod(ctx, f, removal); err != nil {
+		if err := r.remove(ctx, f, podKind, removal.pod, removal.why); err != nil {
 			return 0, err
 		}
 	}
@@ -212,12 +228,14 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 		}
 	}
 	for _, pod := range pods.create {
-		wait, err := r.create(ctx, f, podKind, pod, &pods.memory, &pods.problem)
+		wait, next, err := r.create(ctx, f, podKind, pod, &pods.memory, &pods.problem)
 		if err != nil {
 			return 0, err
 		}
-		if wait > 0 { // what is refused now is refused for the next, too
+		if wait > 0 {
 			pods.lookAgain(wait)
+		}
+		if !next {
 			break
 		}
 	}
@@ -232,9 +250,11 @@ func (r *Reconciler) do(ctx context.Context, f *facts, pods *plan, jobs *jobPlan
 }
 
 // create creates a Pod or a Job, and before it the template of its ResourceClaim. It returns how long to wait
-// when it cannot be created now: then something is wrong that another try at once would not cure.
-func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object client.Object, m *memory, problem **Problem) (time.Duration, error) {
-	var err error
+// when it cannot be created now: then something is wrong that another try at once would not cure. next is set
+// when that does not hold for another Pod.
+func (r *Reconciler) create(
+	ctx context.Context, f *facts, kind string, object client.Object, m *memory, problem **Problem,
+) (wait time.Duration, next bool, err error) {
 	if t := claimTemplate(f); t != nil && !f.templateMade {
 		if err = r.createTemplate(ctx, f, t); err != nil {
 			kind, object = templateKind, t
@@ -249,28 +269,28 @@ func (r *Reconciler) create(ctx context.Context, f *facts, kind string, object c
 		m.refused, m.refusal = 0, Problem{}
 		created.WithLabelValues(kind).Inc()
 		klog.FromContext(ctx).V(2).Info("Created a broker", "instance", klog.KObj(f.instance), "kind", kind, "name", object.GetName())
-		return 0, nil
+		return 0, true, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return 0, nil // its Instance goes with the namespace
+		return 0, false, nil // its Instance goes with the namespace
 	case apierrors.IsAlreadyExists(err):
 		taken, err := r.taken(ctx, f, kind, object)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		if taken == nil {
-			return cacheLag, nil
+			return cacheLag, false, nil
 		}
-		*problem = taken
+		*problem, next = taken, kind == podKind
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		kind == templateKind && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // no resource.k8s.io/v1
 		*problem = &Problem{NotCreated, fmt.Sprintf("%s %s: %v", kind, object.GetName(), err)}
 	default:
-		return 0, fmt.Errorf("create %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
+		return 0, false, fmt.Errorf("create %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
 	}
 	refused.WithLabelValues(kind).Inc()
 	m.refused++
 	m.refusedAt, m.refusal = f.now, **problem
-	return delay(m.refused, maxRefusedDelay), nil
+	return delay(m.refused, maxRefusedDelay), next, nil
 }
 
 // taken finds out who has the name of a broker that could not be created; nil when

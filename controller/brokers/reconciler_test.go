@@ -247,10 +247,10 @@ func TestRefusedBrokers(t *testing.T) {
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	r = newRig(t, theInstance())
 	r.inv.SetConfiguration(configuration(2, onePod))
-	r.found("a")
+	r.found("a", "b")
 	r.refuse = func(string) error { return terminating }
-	if result, err := r.reconcile(); err != nil || result.RequeueAfter != 0 || r.told() != "" {
-		t.Errorf("the namespace is going: %+v, %v", result, err)
+	if result, err := r.reconcile(); err != nil || result.RequeueAfter != 0 || r.told() != "" || len(r.writes) != 1 {
+		t.Errorf("the namespace is going: %+v, %v, writes %q, want one try", result, err, r.writes)
 	}
 }
 
@@ -288,6 +288,55 @@ func TestNameIsTaken(t *testing.T) {
 		if pods := r.pods(); len(pods) != 1 || !maps.Equal(pods[0].Labels, tc.there.Labels) {
 			t.Errorf("%s pod was touched: %v", what, pods)
 		}
+	}
+}
+
+// A name that is taken on one node keeps no other from its broker. That of a former Instance's pod, which is going,
+// costs no request before it is gone.
+func TestNameIsTakenOnOneNode(t *testing.T) {
+	f := newFacts(t, configuration(2, onePod), "a b")
+	stranger := brokerPod("a", "Ready")(f)
+	stranger.OwnerReferences = nil
+	former := brokerPod("a", "Ready")(f)
+	former.OwnerReferences[0].UID = "former"
+	for what, tc := range map[string]struct {
+		there   *corev1.Pod
+		first   []string
+		problem bool
+	}{
+		"a stranger's":        {stranger, []string{"create Pod a-pod", "create Pod b-pod"}, true},
+		"a former Instance's": {former, []string{"create Pod b-pod"}, false},
+	} {
+		r := newRig(t, theInstance(), tc.there)
+		r.inv.SetConfiguration(configuration(2, onePod))
+		r.found("a", "b")
+		result, err := r.reconcile()
+		if err != nil || !slices.Equal(r.writes, tc.first) || (r.sum().Problem != nil) != tc.problem ||
+			(result.RequeueAfter > 0) != tc.problem {
+			t.Errorf("%s: %q, %+v, %v, %+v", what, r.writes, result, err, r.sum().Problem)
+		}
+		if err := r.fake.Delete(t.Context(), tc.there); err != nil {
+			t.Fatal(err)
+		}
+		if r.settle(); len(r.pods()) != 2 || r.sum().Problem != nil {
+			t.Errorf("%s, gone: %d pods, %+v", what, len(r.pods()), r.sum().Problem)
+		}
+	}
+}
+
+// What is noted twice in a round is as it was noted last.
+func TestNotedTwice(t *testing.T) {
+	i := theInstance()
+	i.Annotations = map[string]string{naming.Failures: "before"}
+	r := newRig(t, i)
+	f := &facts{instance: i}
+	for _, text := range []string{"other", "before"} {
+		if err := r.annotate(t.Context(), f, naming.Failures, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state := r.state(); !strings.Contains(state[0], naming.Failures+":before") {
+		t.Errorf("%q", state)
 	}
 }
 

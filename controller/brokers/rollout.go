@@ -100,12 +100,12 @@ func (r *rollout) leave(instance types.NamespacedName) {
 	r.wakeAll(instance.Namespace, woken)
 }
 
-// lookup returns the steps of all Instances of a Configuration.
-type lookup func() (map[string][]step, error)
-
 // report notes how far the Instance's brokers have come, and returns the nodes whose broker has its
-// turn. hash is of the Configuration's brokers. all is called once for each hash.
-func (r *rollout) report(c *akriv0.Configuration, hash, instance string, steps []step, all lookup) ([]string, error) {
+// turn. hash is of the Configuration's brokers. all returns the steps of all Instances, and is called once for
+// each hash.
+func (r *rollout) report(
+	c *akriv0.Configuration, hash, instance string, steps []step, all func() (map[string][]step, error),
+) ([]string, error) {
 	key := client.ObjectKeyFromObject(c)
 	r.mu.Lock()
 	s := r.of[key]

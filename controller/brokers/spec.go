@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +16,7 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// spec is what a Configuration says of its brokers. It is shared, and not changed.
+// spec is what a Configuration says of its brokers. It is shared, and not changed, but for told.
 type spec struct {
 	// pod or job is set, never both; neither when err is.
 	pod *corev1.PodSpec
@@ -35,6 +36,8 @@ type spec struct {
 	usesProperties bool
 	// asksForDevice is set when a container requests any device of akri.sh.
 	asksForDevice bool
+	// told is set once an Event of the Configuration says what is wrong with the spec.
+	told atomic.Bool
 }
 
 // parse reads the broker spec of a Configuration; nil when it has none.
@@ -123,7 +126,6 @@ type parsedSpec struct {
 	uid        types.UID
 	generation int64
 	spec       *spec
-	told       bool
 }
 
 // of returns the spec of a Configuration; nil when it has none.
@@ -140,19 +142,6 @@ func (s *specs) of(c *akriv0.Configuration) *spec {
 		s.parsed[key] = p
 	}
 	return p.spec
-}
-
-// first reports whether it is called for the first time for the Configuration's spec
-// as it is now.
-func (s *specs) first(c *akriv0.Configuration) bool {
-	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.parsed[key]
-	told := p.told
-	p.told = true
-	s.parsed[key] = p
-	return !told
 }
 
 // forget forgets the spec of a Configuration that is gone.

@@ -16,7 +16,7 @@ import (
 // said is all that is read of a broker pod's status.
 func said(f *facts, p *corev1.Pod) []any {
 	why, failing := f.whyNotReady(p)
-	ran, ended := ranFor(p), endedAt(p, f.now)
+	ran, ended := ranFor(p, f.now), endedAt(p, f.now)
 	return []any{isReady(p), isEnded(p), progress(p), why, failing, reasonEnded(p), whyEnded(p), ran, ended,
 		usesClaim(p)}
 }

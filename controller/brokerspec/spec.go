@@ -32,16 +32,11 @@ func Decode(path string, raw []byte, into any) error {
 	return nil
 }
 
-// Canonical is JSON whose keys are sorted, so that only its meaning counts.
+// Canonical is what was decoded, as JSON whose keys are sorted, so that only its meaning counts.
 func Canonical(raw []byte) string {
 	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return string(raw)
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return string(raw)
-	}
+	_ = json.Unmarshal(raw, &v) // as Decode did
+	text, _ := json.Marshal(v)  // what was JSON marshals
 	return string(text)
 }
 

@@ -97,7 +97,7 @@ func judge(f facts) verdict {
 		kept.recheck = max(after-release.Silent, leaseInterval)
 	}
 	switch {
-	case f.doesNotCount == nil, f.allocated, release.PodRuns && assigned(f.pod, f.claim):
+	case f.doesNotCount == nil, f.allocated, assigned(f):
 	case f.counted == never:
 		return verdict{reason: neverCounted, message: fmt.Sprintf("%v, now as when it was claimed, and no pod that runs there was assigned the slot. "+
 			"If this goes on, find out who has the credential of kubecri on the node", f.doesNotCount)}
@@ -117,15 +117,15 @@ func runsThere(f facts) bool {
 		f.pod.Status.Phase != corev1.PodSucceeded && f.pod.Status.Phase != corev1.PodFailed
 }
 
-// assigned reports whether the scheduler gave the pod the claim's slot.
-func assigned(pod *corev1.Pod, claim *v1alpha1.SlotClaim) bool {
-	if string(pod.UID) != claim.Spec.Holder {
+// assigned reports whether the claim's pod may have containers on its node, and the scheduler gave it the slot.
+func assigned(f facts) bool {
+	if !runsThere(f) || string(f.pod.UID) != f.claim.Spec.Holder {
 		return false
 	}
-	held, _ := assignment.Held(pod) // an error is of a container that is not created
+	held, _ := assignment.Held(f.pod) // an error is of a container that is not created
 	for _, grants := range held {
 		for _, g := range grants {
-			if g.Slot.String() == claim.Name {
+			if g.Slot.String() == f.claim.Name {
 				return true
 			}
 		}

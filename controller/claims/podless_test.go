@@ -31,8 +31,7 @@ func TestClaimWithoutAPod(t *testing.T) {
 		r.add(node)
 		r.inv.SetConfiguration(&akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}})
 		r.inv.SetSlice(listing("node-b", false))
-		r.began = r.clock.Now()
-		r.clock.SetTime(r.clock.Now().Add(grace))
+		r.began = true
 		claim := claimBy("cam-0", "n1")
 		claim.Spec.Pod = nil
 		return r, claim
@@ -57,6 +56,32 @@ func TestClaimWithoutAPod(t *testing.T) {
 		r.keeps(grace)
 		r.inv.SetSlice(listing("node-a", false))
 		r.keeps(0)
+	})
+	t.Run("of a scheduler, before the pod is bound, and that cache is behind", func(t *testing.T) {
+		r, _ := newRig(t)
+		if err := r.api.Create(t.Context(), listing("node-a", false)); err != nil {
+			t.Fatal(err)
+		}
+		r.add(podOn(t, "u1", "", ""), claimBy("u1", "n1"))
+		r.keeps(grace)
+		r.inv.SetSlice(listing("node-a", false))
+		r.keeps(0)
+	})
+	t.Run("the cache has no Configuration yet", func(t *testing.T) {
+		r, claim := newRig(t)
+		r.inv.DeleteConfiguration("default", "cam")
+		c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam"}}
+		if err := r.api.Create(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		r.add(claim)
+		r.keeps(0)
+	})
+	t.Run("of a Configuration that is not there", func(t *testing.T) {
+		r, claim := newRig(t)
+		r.inv.DeleteConfiguration("default", "cam")
+		r.add(claim)
+		r.deletesFor("NeverCounted")
 	})
 	t.Run("of a device that is gone", func(t *testing.T) {
 		r, claim := newRig(t)
@@ -118,6 +143,19 @@ func TestClaimWithoutAPod(t *testing.T) {
 			if why := r.inv.DoesNotCount(claim); (why == nil) != (n == 2) {
 				t.Errorf("with capacity %d it counts not: %v", n, why)
 			}
+		}
+	})
+	t.Run("before the controller began, and judged late", func(t *testing.T) {
+		r, claim := newRig(t)
+		r.restart()
+		r.inv.DeleteSlice("node-b-0")
+		late := second(claim)
+		late.UID = "late"
+		r.add(claim, late)
+		r.keeps(0)
+		r.clock.SetTime(r.clock.Now().Add(grace)) // the API server is slow, or they are many
+		if reconcileOf(r, late.Name) {
+			t.Error("deleted as one that never counted, though it may have before the controller began")
 		}
 	})
 	t.Run("beyond the capacity from the first", func(t *testing.T) {

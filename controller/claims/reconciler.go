@@ -30,6 +30,7 @@ import (
 	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Config is what a Reconciler needs; all of it is required.
@@ -53,7 +54,7 @@ type Reconciler struct {
 	mu      sync.Mutex
 	since   map[types.UID]time.Time // by claim: since when there is a reason that must stand for the grace
 	counted map[types.UID]history   // claims that have counted, or may have
-	began   time.Time               // when the first claim was judged; zero before
+	began   bool                    // the claims that there were at first are in counted
 	waiting sets.Set[types.UID]     // claims that wait for nodes that are not Ready
 	heard   map[string]renewal      // by node
 }
@@ -74,6 +75,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if claim == nil || claim.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
+	}
+	if err := r.begin(ctx); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the SlotClaims that there are: %w", err)
 	}
 	suspicious, waits, err := r.suspicious(ctx, claim)
 	if err != nil {
@@ -140,19 +144,32 @@ func (r *Reconciler) waits(uid types.UID, does bool) {
 	unreachableSlots.Set(float64(r.waiting.Len()))
 }
 
+// begin notes, once, which claims there are: they may have counted before this process looked, be it long until
+// each is judged.
+func (r *Reconciler) begin(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.began {
+		return nil
+	}
+	var all v1alpha1.SlotClaimList
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range all.Items {
+		r.counted[all.Items[i].UID] = unknown
+	}
+	r.began = true
+	return nil
+}
+
 // judgeCount says whether the claim counts now and whether it may have before.
 func (r *Reconciler) judgeCount(claim *v1alpha1.SlotClaim) facts {
 	f := facts{claim: claim, doesNotCount: r.Inventory.DoesNotCount(claim)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.began.IsZero() {
-		r.began = r.Clock.Now()
-	}
-	switch {
-	case f.doesNotCount == nil:
+	if f.doesNotCount == nil {
 		r.counted[claim.UID] = once
-	case r.Clock.Since(r.began) < r.Grace:
-		r.counted[claim.UID] = max(r.counted[claim.UID], unknown)
 	}
 	f.counted = r.counted[claim.UID]
 	return f
@@ -209,7 +226,7 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 	if f.allocated, err = r.allocated(ctx, claim); err != nil {
 		return facts{}, err
 	}
-	if f.pod == nil && f.doesNotCount != nil && f.counted == never && f.node != nil {
+	if f.doesNotCount != nil && f.counted == never && f.node != nil && !assigned(f) {
 		reached, err := r.reached(ctx, claim, f)
 		if err != nil {
 			return facts{}, err
@@ -233,7 +250,10 @@ func (r *Reconciler) reached(ctx context.Context, claim *v1alpha1.SlotClaim, f f
 	c := r.Inventory.Device(s.Instance).Configuration
 	switch {
 	case c == nil:
-		return false, nil
+		name, _ := slot.SplitInstance(s.Instance)
+		now := &akriv0.ConfigurationList{}
+		err := r.Live.List(ctx, now, client.MatchingFields{metav1.ObjectNameField: name})
+		return len(now.Items) > 0, err
 	case errors.Is(f.doesNotCount, v1alpha1.ErrBeyondCapacity): // and the device is listed
 		now, err := watch.Get(ctx, r.Live, client.ObjectKeyFromObject(c), &akriv0.Configuration{})
 		return now != nil && s.Index < now.Spec.Slots(), err
@@ -242,9 +262,9 @@ func (r *Reconciler) reached(ctx context.Context, claim *v1alpha1.SlotClaim, f f
 }
 
 // listed reports whether the node says that it reaches the claim's device, as the API server
-// has it. A node in device-plugin mode claims as soon as it has listed a device, and the cache
-// of DeviceSlices may be behind that of claims: no pod that was assigned the slot tells such a
-// claim from that of a node which has never seen the device.
+// has it. A node in device-plugin mode claims as soon as it has listed a device, and a scheduler with claimMode
+// Scheduler before it binds the pod; the cache of DeviceSlices may be behind that of claims. No pod that was assigned
+// the slot tells such a claim from that of a node which has never seen the device.
 func (r *Reconciler) listed(ctx context.Context, instance string, c *akriv0.Configuration, node *corev1.Node) (bool, error) {
 	if c.Spec.Discovery != nil { // others list it
 		return labels.SelectorFromSet(c.Spec.Discovery.NodeSelector).Matches(labels.Set(node.Labels)), nil

@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
 	"github.com/kubeslot/kubeslot/controller/limits"
+	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -59,6 +61,8 @@ func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Insta
 		return step{remove, nil, fmt.Sprintf("Configuration %s/%s has the name", c.Namespace, c.Name)}
 	case existing.Spec.ConfigurationName != c.Name:
 		return step{remove, nil, "it names another Configuration, which cannot be changed"}
+	case OfFormer(existing, c):
+		return step{remove, nil, "it is of a Configuration of the name that was deleted"}
 	}
 	if i := NotUpgraded(existing, lacksSlices); i >= 0 {
 		return step{wait, nil, fmt.Sprintf("it is from before DeviceSlices, and node %s of its nodes has none yet: upgrade kubecri there, or delete the Instance", existing.Spec.Nodes[i])}
@@ -71,6 +75,13 @@ func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Insta
 		return step{}
 	}
 	return step{patch, want, changes(existing, want)}
+}
+
+// OfFormer reports whether the Instance is of a Configuration that was deleted, and made again under its name. Such an
+// Instance is deleted, as the garbage collector would if it came first, so that brokers start again.
+func OfFormer(existing *akriv0.Instance, c *akriv0.Configuration) bool {
+	owner := metav1.GetControllerOf(existing)
+	return owner != nil && owner.UID != c.UID && naming.SameObject(*owner, naming.OwnedBy("Configuration", c))
 }
 
 // NotUpgraded returns the index, in spec.nodes, of the first node that wrote to the Instance itself

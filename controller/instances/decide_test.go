@@ -29,6 +29,7 @@ func TestDecide(t *testing.T) {
 		f(i)
 		return i
 	}
+	formers := change(func(i *akriv0.Instance) { i.OwnerReferences[0].UID = "former" })
 	// As Akri's agents and kubecris of before leave it.
 	old := change(func(i *akriv0.Instance) {
 		i.Status, i.Spec.Nodes = akriv0.InstanceStatus{}, []string{"node-a", "node-old"}
@@ -54,6 +55,7 @@ func TestDecide(t *testing.T) {
 		"problems of its own":               {seen, change(func(i *akriv0.Instance) { i.Status.Problems = []string{"x"} }), nil, patch, "changed: problems"},
 		"labels are anybody's":              {seen, change(func(i *akriv0.Instance) { i.Labels = map[string]string{"a": "b"} }), nil, "", ""},
 		"another Configuration's":           {seen, change(func(i *akriv0.Instance) { i.Spec.ConfigurationName = "ca" }), nil, remove, "names another"},
+		"a former Configuration's":          {seen, formers, nil, remove, "was deleted"},
 		"nobody sees it":                    {gone, ours, nil, remove, "no node sees"},
 		"nobody sees it, it is claimed":     {claimed, ours, nil, patch, ""},
 		"no Configuration":                  {orphan, ours, nil, remove, "does not exist"},

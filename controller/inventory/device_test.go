@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -248,8 +249,13 @@ func TestJoinChangesOnlyWhatItConcerns(t *testing.T) {
 	if change := v.SetNode("node-00", Node{}); len(change.Instances) != 0 || len(change.Claims) != 1 {
 		t.Errorf("a Node changes %v, want its claim", change)
 	}
-	if change := v.SetNode("node-00", Node{Labels: map[string]string{"a": "b"}}); len(change.Instances)+len(change.Claims) != 0 {
+	labels := map[string]string{"a": "b"}
+	if change := v.SetNode("node-00", Node{Labels: labels}); len(change.Instances)+len(change.Claims) != 0 {
 		t.Errorf("a label that nobody asks for changes %v", change)
+	}
+	off := Node{Labels: labels, Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}}
+	if change := v.SetNode("node-00", off); len(change.Instances) != 0 || len(change.Claims) != 1 {
+		t.Errorf("a taint, that the node is out of service, changes %v, want its claim", change)
 	}
 }
 

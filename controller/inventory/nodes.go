@@ -29,7 +29,9 @@ func (v *Inventory) SetNode(name string, node Node) Change {
 	if !known || !maps.Equal(before.Labels, node.Labels) {
 		change = v.selectionChanged(before.Labels, known, node.Labels, true)
 	}
-	if !known || before.UID != node.UID || before.Ready != node.Ready {
+	// A taint may say that the node is out of service.
+	if !known || before.UID != node.UID || before.Ready != node.Ready ||
+		!apiequality.Semantic.DeepEqual(before.Taints, node.Taints) {
 		change.Claims = append(change.Claims, v.claimsOfNode.names(name)...)
 	}
 	if !known || !apiequality.Semantic.DeepEqual(before, node) {

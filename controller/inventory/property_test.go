@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -130,7 +131,12 @@ func (w *world) step(t *rapid.T, v *Inventory) Change {
 			delete(w.nodes, name)
 			return v.DeleteNode(name)
 		}
-		w.nodes[name] = Node{UID: types.UID(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid")), Ready: rapid.Bool().Draw(t, "ready"), Labels: drawLabels(t)}
+		node := Node{UID: types.UID(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid")),
+			Ready: rapid.Bool().Draw(t, "ready"), Labels: drawLabels(t)}
+		if rapid.Bool().Draw(t, "out of service") {
+			node.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		}
+		w.nodes[name] = node
 		return v.SetNode(name, w.nodes[name])
 	}
 }
@@ -199,7 +205,7 @@ func look(v *Inventory, w *world) seen {
 	}
 	for name, c := range w.claims {
 		node, known := w.nodes[c.Spec.NodeName]
-		s.Claims[name] = fmt.Sprint(c.Spec, v.DoesNotCount(c), known, node.UID, node.Ready)
+		s.Claims[name] = fmt.Sprint(c.Spec, v.DoesNotCount(c), known, node.UID, node.Ready, node.Taints)
 	}
 	return s
 }

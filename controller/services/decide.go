@@ -14,9 +14,9 @@ type facts struct {
 	// want is the Service as rendered; nil when the Configuration wants none.
 	want *corev1.Service
 	// services have the owner's label.
-	services []*corev1.Service
+	services []corev1.Service
 	// pods have the label that the Service selects by. They need not be known where keeps says so.
-	pods []*corev1.Pod
+	pods []corev1.Pod
 	// expected is set while a broker runs or is to come: then a Service stays that is
 	// there, with its addresses.
 	expected bool
@@ -38,7 +38,8 @@ const (
 
 // existing is the owner's Service; nil for none.
 func (f *facts) existing() (existing *corev1.Service) {
-	for _, s := range f.services {
+	for i := range f.services {
+		s := &f.services[i]
 		if owner := metav1.GetControllerOf(s); owner == nil || owner.UID != f.owner {
 			continue
 		}
@@ -60,7 +61,8 @@ func (f *facts) keeps() bool { return f.expected && f.existing() != nil }
 func decide(f facts) step {
 	existing := f.existing()
 	lives, runs := false, false
-	for _, p := range f.pods {
+	for i := range f.pods {
+		p := &f.pods[i]
 		lives = lives || p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded
 		runs = runs || p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil
 	}

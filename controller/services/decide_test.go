@@ -79,8 +79,8 @@ func TestRender(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	const nodePort = `{"type":"NodePort","ports":[{"port":80}]}`
-	pod := func(phase corev1.PodPhase) []*corev1.Pod {
-		return []*corev1.Pod{{Status: corev1.PodStatus{Phase: phase}}}
+	pod := func(phase corev1.PodPhase) []corev1.Pod {
+		return []corev1.Pod{{Status: corev1.PodStatus{Phase: phase}}}
 	}
 	going := applied(t, grpc)
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec     string
 		existing *corev1.Service
-		pods     []*corev1.Pod
+		pods     []corev1.Pod
 		expected bool
 		verb     verb
 		check    func(now *corev1.Service) bool
@@ -137,7 +137,7 @@ func TestDecide(t *testing.T) {
 			}
 			var before *corev1.Service
 			if tc.existing != nil {
-				f.services, before = []*corev1.Service{tc.existing}, tc.existing.DeepCopy()
+				f.services, before = []corev1.Service{*tc.existing}, tc.existing.DeepCopy()
 			}
 			s := decide(f)
 			if s.verb != tc.verb || tc.check != nil && !tc.check(s.service) {
@@ -154,7 +154,7 @@ func TestDecide(t *testing.T) {
 			}
 			f.pods, f.expected = tc.pods, tc.expected
 			if s.verb == update { // and then there is nothing to do
-				f.services = []*corev1.Service{s.service}
+				f.services = []corev1.Service{*s.service}
 				if next := decide(f); next.verb != "" {
 					t.Errorf("then %q: %s", next.verb, cmp.Diff(s.service, next.service))
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,31 +73,8 @@ func wanted(c *akriv0.Configuration, raw *runtime.RawExtension) *runtime.RawExte
 	return raw
 }
 
-// services lists the Services with the owner's label.
-func (o *owner) services(ctx context.Context, c *Config) ([]*corev1.Service, error) {
-	var list corev1.ServiceList
+// made lists the Services or pods with the owner's label. There may be thousands of pods: they are only looked at.
+func (o *owner) made(ctx context.Context, c *Config, list client.ObjectList) error {
 	of := client.MatchingFields{o.label: o.key.Name}
-	if err := c.Made.List(ctx, &list, client.InNamespace(o.key.Namespace), of); err != nil {
-		return nil, err
-	}
-	return pointers(list.Items), nil
-}
-
-// pods lists the pods with the owner's label. There may be thousands: they are only looked at.
-func (o *owner) pods(ctx context.Context, c *Config) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	of := client.MatchingFields{o.label: o.key.Name}
-	err := c.Made.List(ctx, &list, client.InNamespace(o.key.Namespace), of, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, err
-	}
-	return pointers(list.Items), nil
-}
-
-func pointers[T any](items []T) []*T {
-	p := make([]*T, len(items))
-	for i := range items {
-		p[i] = &items[i]
-	}
-	return p
+	return c.Made.List(ctx, list, client.InNamespace(o.key.Namespace), of, client.UnsafeDisableDeepCopy)
 }

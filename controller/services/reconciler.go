@@ -92,17 +92,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{}, nil
 		}
 	}
-	if f.services, err = o.services(ctx, &r.Config); err != nil {
+	var services corev1.ServiceList
+	if err := o.made(ctx, &r.Config, &services); err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at the Service of %s: %w", key, err)
 	}
+	f.services = services.Items
 	if f.want == nil && len(f.services) == 0 {
 		r.forget(key)
 		return reconcile.Result{}, nil
 	}
 	if f.expected = o.expected(); !f.keeps() {
-		if f.pods, err = o.pods(ctx, &r.Config); err != nil {
+		var pods corev1.PodList
+		if err := o.made(ctx, &r.Config, &pods); err != nil {
 			return reconcile.Result{}, fmt.Errorf("look at the brokers of %s: %w", key, err)
 		}
+		f.pods = pods.Items
 	}
 	inTheWay, after, err := r.do(ctx, decide(f), o)
 	if err != nil {

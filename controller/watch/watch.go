@@ -35,9 +35,9 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Watch is the one set of handlers that feeds the inventory. Each of its sources starts
-// it, and is synced when the inventory is: no controller works before, so that nothing
-// is taken for gone that is not known yet.
+// Watch is the one set of handlers that feeds the inventory, be this process the leader or not: see Feed. Its
+// sources are synced when the inventory is: no controller works before, so that nothing is taken for gone that
+// is not known yet. On a process that does not lead none is started, so that no queue grows that nobody empties.
 type Watch struct {
 	cache     cache.Cache
 	made      cache.Cache // of what the controller made; see Made
@@ -48,13 +48,11 @@ type Watch struct {
 	// as a CRD that is not installed yet.
 	retryEvery time.Duration
 
-	start  sync.Once
 	synced chan struct{} // closed when the inventory holds all that there is
 
 	mu     sync.Mutex
 	taken  map[Source]bool
 	queues map[Source]queue // of the sources that are started
-	caches []restored.Cache // that are being filled
 }
 
 // Source is what a controller has put into its queue.
@@ -84,8 +82,8 @@ func New(c, made cache.Cache, inv *inventory.Inventory, claimGone func(types.UID
 	}
 }
 
-// Source is a controller's source. Jobs and Services are watched for controllers that have taken theirs by the
-// time that the first starts.
+// Source is a controller's source. Jobs and Services are watched for controllers that have taken theirs before
+// the inventory is fed.
 func (w *Watch) Source(s Source) source.SyncingSource {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,12 +99,11 @@ type attached struct {
 
 func (a *attached) String() string { return "inventory source: " + string(a.source) }
 
-// Start attaches the queue. Whichever source is started first starts the watches.
-func (a *attached) Start(ctx context.Context, q queue) error {
+// Start attaches the queue.
+func (a *attached) Start(_ context.Context, q queue) error {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.queues[a.source] = q
-	a.mu.Unlock()
-	a.start.Do(func() { go a.feed(ctx) })
 	return nil
 }
 
@@ -141,57 +138,51 @@ func (w *Watch) Synced() error {
 	}
 }
 
-// Guard returns a part of the manager that ends it with an error when the API server was
-// restored from a backup. The next process reads everything anew.
-func (w *Watch) Guard(guard *restored.Guard, client rest.Interface) manager.Runnable {
-	return &guarded{w, guard, client}
+// Feed returns the part of the manager that feeds the inventory, and ends the manager with an error when the API
+// server was restored from a backup. The next process reads everything anew.
+func (w *Watch) Feed(guard *restored.Guard, client rest.Interface) manager.Runnable {
+	return &feeder{w, guard, client}
 }
 
-type guarded struct {
+type feeder struct {
 	*Watch
 	guard  *restored.Guard
 	client rest.Interface
 }
 
-// NeedLeaderElection has it run also while another process leads: the caches are filled
-// then, too.
-func (*guarded) NeedLeaderElection() bool { return false }
+// NeedLeaderElection has it run also while another process leads.
+func (*feeder) NeedLeaderElection() bool { return false }
 
-func (g *guarded) Start(ctx context.Context) error {
-	select {
-	case <-g.synced:
-	case <-ctx.Done():
-		return nil
+func (f *feeder) Start(ctx context.Context) error {
+	caches, err := f.feed(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
 	}
-	g.mu.Lock()
-	caches := g.caches
-	g.mu.Unlock()
-	return g.guard.Run(ctx, g.client, caches...)
+	return f.guard.Run(ctx, f.client, caches...)
 }
 
-// feed registers the handlers and waits until they have had all that there is.
-func (w *Watch) feed(ctx context.Context) {
+// feed registers the handlers, waits until they have had all that there is, or ctx is done, and returns the
+// caches that it comes from.
+func (w *Watch) feed(ctx context.Context) (caches []restored.Cache, _ error) {
 	var had []toolscache.InformerSynced
 	for _, k := range w.kinds() {
 		informer := w.informer(ctx, k.cache, k.object)
 		if informer == nil {
-			return // ctx is done
+			return nil, nil // ctx is done
 		}
 		registration, err := informer.AddEventHandler(k.handler)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot watch", "kind", k.object)
-			return // the source does not sync, and the process ends
+			return nil, fmt.Errorf("watch %s: %w", k.resource, err)
 		}
 		had = append(had, registration.HasSynced)
 		if c, ok := informer.(toolscache.SharedIndexInformer); ok {
-			w.mu.Lock()
-			w.caches = append(w.caches, restored.Cache{Resource: k.resource, Informer: c})
-			w.mu.Unlock()
+			caches = append(caches, restored.Cache{Resource: k.resource, Informer: c})
 		}
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), had...) {
 		close(w.synced)
 	}
+	return caches, nil
 }
 
 func (w *Watch) informer(ctx context.Context, c cache.Cache, object client.Object) cache.Informer {
@@ -232,19 +223,17 @@ func (w *Watch) kinds() []kind {
 			func(n *corev1.Node) inventory.Change { return inv.SetNode(n.Name, nodeOf(n)) },
 			func(n *corev1.Node) inventory.Change { return inv.DeleteNode(n.Name) })},
 		{w.cache, akriv0.SchemeGroupVersion.WithResource("instances"), &akriv0.Instance{}, w.instanceHandler()},
-		{w.made, pods, &corev1.Pod{}, handler(w, madeChanged[*corev1.Pod], madeChanged[*corev1.Pod])},
+		{w.made, pods, &corev1.Pod{}, w.madeHandler()},
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.taken[Brokers] {
-		changed := madeChanged[*batchv1.Job]
 		jobs := batchv1.SchemeGroupVersion.WithResource("jobs")
-		all = append(all, kind{w.made, jobs, &batchv1.Job{}, handler(w, changed, changed)})
+		all = append(all, kind{w.made, jobs, &batchv1.Job{}, w.madeHandler()})
 	}
 	if w.taken[InstanceServices] || w.taken[ConfigurationServices] {
-		changed := madeChanged[*corev1.Service]
 		services := corev1.SchemeGroupVersion.WithResource("services")
-		all = append(all, kind{w.made, services, &corev1.Service{}, handler(w, changed, changed)})
+		all = append(all, kind{w.made, services, &corev1.Service{}, w.madeHandler()})
 	}
 	return append(all, kind{w.cache, pods, PodMetadata(), handler(w, w.podChanged, w.podChanged)})
 }
@@ -269,17 +258,30 @@ func instanceChanged(i *akriv0.Instance) inventory.Change {
 	return inventory.Change{Instances: []types.NamespacedName{key}, Brokers: []types.NamespacedName{key}}
 }
 
-// madeChanged says what concerns a broker pod, a Job or a Service: the Instance and
-// the Configuration in its labels.
-func madeChanged[T client.Object](o T) inventory.Change {
-	var change inventory.Change
-	if instance := o.GetLabels()[naming.Instance]; instance != "" {
-		change.Brokers = []types.NamespacedName{{Namespace: o.GetNamespace(), Name: instance}}
+// madeHandler has looked at what a broker pod, a Job or a Service concerns by its labels: brokers and Service of its
+// Instance, status and Service of its Configuration. What DRA has of these does not depend on it.
+func (w *Watch) madeHandler() toolscache.ResourceEventHandler {
+	changed := func(obj any) {
+		if d, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = d.Obj
+		}
+		o := obj.(client.Object)
+		if instance := o.GetLabels()[naming.Instance]; instance != "" {
+			key := []types.NamespacedName{{Namespace: o.GetNamespace(), Name: instance}}
+			w.add(Brokers, key)
+			w.add(InstanceServices, key)
+		}
+		if configuration := o.GetLabels()[naming.Configuration]; configuration != "" {
+			key := []types.NamespacedName{{Namespace: o.GetNamespace(), Name: configuration}}
+			w.add(Configurations, key)
+			w.add(ConfigurationServices, key)
+		}
 	}
-	if configuration := o.GetLabels()[naming.Configuration]; configuration != "" {
-		change.Configurations = []types.NamespacedName{{Namespace: o.GetNamespace(), Name: configuration}}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(before, now any) { changed(before); changed(now) }, // somebody may have taken a label off
+		DeleteFunc: changed,
 	}
-	return change
 }
 
 // BrokersChanged has everything looked at that depends on how an Instance's brokers

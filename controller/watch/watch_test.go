@@ -74,6 +74,15 @@ func newRig(t *testing.T, synced bool) *rig {
 	return r
 }
 
+// fed feeds the inventory, as a process does that does not lead.
+func (r *rig) fed() {
+	go func() {
+		if _, err := r.feed(r.Context()); err != nil {
+			r.Error(err)
+		}
+	}()
+}
+
 // podsToo lets the fake informers have pods' metadata, which are the last kind to get
 // a handler.
 type podsToo struct {
@@ -111,6 +120,7 @@ func (r *rig) informer(obj client.Object) *controllertest.FakeInformer {
 // start starts both sources, and waits until they are synced.
 func (r *rig) start() {
 	r.Helper()
+	r.fed()
 	for source, q := range map[interface {
 		Start(context.Context, queue) error
 		WaitForSync(context.Context) error
@@ -201,7 +211,8 @@ func TestWhatIsMadeIsLookedAt(t *testing.T) {
 	r := newRig(t, true)
 	r.start()
 	queues := map[Source]queue{}
-	for _, s := range []Source{Brokers, InstanceServices, Configurations, ConfigurationServices} {
+	for _, s := range []Source{Brokers, InstanceServices, Configurations, ConfigurationServices, ResourceSlices,
+		DeviceClasses} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		t.Cleanup(q.ShutDown)
 		source := r.Source(s)
@@ -238,10 +249,17 @@ func TestWhatIsMadeIsLookedAt(t *testing.T) {
 	expect("nothing", nil, nil, nil, nil)
 	made(pod).Add(pod)
 	expect("pod", instance, instance, configuration, configuration)
+	unlabelled := pod.DeepCopy()
+	unlabelled.Labels = nil
+	made(pod).Update(pod, unlabelled)
+	expect("its labels are gone", instance, instance, configuration, configuration)
 	made(job).Delete(job)
 	expect("job", instance, instance, configuration, configuration)
 	made(ofAll).Add(ofAll)
 	expect("service", nil, nil, configuration, configuration)
+	if n := queues[ResourceSlices].Len() + queues[DeviceClasses].Len(); n > 0 {
+		t.Errorf("%d things of DRA are looked at for what brokers do", n)
+	}
 	r.informer(i).Add(i)
 	expect("Instance", instance, instance, configuration, nil)
 	r.informer(i).Update(i, used)
@@ -317,6 +335,7 @@ func TestWatchesWhatItsControllersNeed(t *testing.T) {
 func TestNothingIsLookedAtBeforeAllIsKnown(t *testing.T) {
 	r := newRig(t, false)
 	instances, claims := r.Source(Instances), r.Source(Claims)
+	r.fed()
 	if err := instances.Start(t.Context(), r.instances); err != nil {
 		t.Fatal(err)
 	}

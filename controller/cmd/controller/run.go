@@ -137,7 +137,7 @@ func setup(
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.claimGrace,
 	})
 	w := watch.New(mgr.GetCache(), made, inv, claimReconciler.Forget)
-	if err := mgr.Add(w.Guard(guard, kube.Discovery().RESTClient())); err != nil {
+	if err := mgr.Add(w.Feed(guard, kube.Discovery().RESTClient())); err != nil {
 		return err
 	}
 	broker := brokers.New(brokers.Config{
@@ -204,13 +204,13 @@ func setup(
 	return nil
 }
 
-// add makes a controller whose sources are also filled while another process leads.
+// add makes a controller. It starts its sources when this process leads: the queue of one that does not would grow
+// with each name that there ever was.
 func add(mgr manager.Manager, o *options, name string, r reconcile.Reconciler, from ...source.Source) error {
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: o.workers,
 		CacheSyncTimeout:        syncTimeout,
-		EnableWarmup:            new(true),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 	})
 	if err != nil {

@@ -32,9 +32,9 @@ type pair struct {
 }
 
 // newPair makes a certificate that is signed with its own key: API servers trust it
-// because it is in the caBundle. It cannot sign others. names are DNS names and IP
-// addresses, at least one. replica tells this process's certificates from others'.
-func newPair(now time.Time, names []string, replica string, duration time.Duration) (*pair, error) {
+// because it is in the caBundle. It cannot sign others. name is a DNS name or an IP
+// address. replica tells this process's certificates from others'.
+func newPair(now time.Time, name, replica string, duration time.Duration) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -53,16 +53,14 @@ func newPair(now time.Time, names []string, replica string, duration time.Durati
 
 		BasicConstraintsValid: true,
 	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{name}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for %q: %w", names, err)
+		return nil, fmt.Errorf("make a certificate for %q: %w", name, err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
@@ -71,10 +69,8 @@ func newPair(now time.Time, names []string, replica string, duration time.Durati
 	return &pair{tls: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, leaf: leaf, made: now}, nil
 }
 
-// covers reports whether the certificate is for all of the names.
-func (p *pair) covers(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return p.leaf.VerifyHostname(name) != nil })
-}
+// covers reports whether the certificate is for the name.
+func (p *pair) covers(name string) bool { return p.leaf.VerifyHostname(name) == nil }
 
 // validAt reports whether the certificate has begun and not ended.
 func (p *pair) validAt(now time.Time) bool {

@@ -26,18 +26,18 @@ type certificates struct {
 	trustedSince time.Time
 }
 
-// isDue reports whether another certificate has to be made: for names that the newest
+// isDue reports whether another certificate has to be made: for a name that the newest
 // one is not for, before it ends, and when the clock was set back before its beginning.
-func (c *certificates) isDue(now time.Time, names []string) bool {
+func (c *certificates) isDue(now time.Time, name string) bool {
 	newest := c.next
 	if newest == nil {
 		newest = c.serving
 	}
-	return newest == nil || !newest.covers(names) || !newest.validAt(now) || !now.Before(newest.renewAt())
+	return newest == nil || !newest.covers(name) || !newest.validAt(now) || !now.Before(newest.renewAt())
 }
 
 // promote serves next when API servers trust it, or when what is served is of no use.
-func (c *certificates) promote(now time.Time, names []string, bundle []*x509.Certificate) {
+func (c *certificates) promote(now time.Time, name string, bundle []*x509.Certificate) {
 	if c.next == nil {
 		return
 	}
@@ -47,7 +47,7 @@ func (c *certificates) promote(now time.Time, names []string, bundle []*x509.Cer
 	case c.trustedSince.IsZero() || c.trustedSince.After(now):
 		c.trustedSince = now
 	}
-	useless := c.serving == nil || !c.serving.covers(names) || !c.serving.validAt(now)
+	useless := c.serving == nil || !c.serving.covers(name) || !c.serving.validAt(now)
 	settled := !c.trustedSince.IsZero() && now.Sub(c.trustedSince) >= c.next.settle()
 	if useless || settled {
 		*c = certificates{serving: c.next}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
@@ -16,12 +17,13 @@ const (
 	service = "hook.ns.svc"
 )
 
-func mustPair(t *testing.T, now time.Time, replica string, names ...string) *pair {
+func mustPair(t *testing.T, now time.Time, replica string) *pair {
+	return mustPairFor(t, service, now, replica)
+}
+
+func mustPairFor(t *testing.T, name string, now time.Time, replica string) *pair {
 	t.Helper()
-	if names == nil {
-		names = []string{service}
-	}
-	p, err := newPair(now, names, replica, month)
+	p, err := newPair(now, name, replica, month)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,16 +32,20 @@ func mustPair(t *testing.T, now time.Time, replica string, names ...string) *pai
 
 // API servers whose clocks are wrong, by a day behind and ten ahead, take what is served.
 func TestClocksThatAreWrong(t *testing.T) {
-	p := mustPair(t, start, "a", service, "127.0.0.1")
 	roots := x509.NewCertPool()
-	roots.AddCert(p.leaf)
+	all := map[string]*pair{}
+	for _, name := range []string{service, "127.0.0.1"} {
+		all[name] = mustPairFor(t, name, start, "a")
+		roots.AddCert(all[name].leaf)
+	}
+	p := all[service]
 	for _, tc := range []struct {
 		served, wrong time.Duration // how long it is served by its maker's clock, and how wrong the other is
 		taken         bool
 	}{
 		{0, 0, true}, {0, -23 * time.Hour, true}, {0, -25 * time.Hour, false}, {20 * 24 * time.Hour, 9 * 24 * time.Hour, true}, {20 * 24 * time.Hour, 11 * 24 * time.Hour, false},
 	} {
-		for _, name := range []string{service, "127.0.0.1"} {
+		for name, p := range all {
 			_, err := p.leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: start.Add(tc.served + tc.wrong), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 			if (err == nil) != tc.taken {
 				t.Errorf("%s, served for %s, a clock that is wrong by %s: %v", name, tc.served, tc.wrong, err)
@@ -62,24 +68,21 @@ func TestIsDue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		certificates
 		after time.Duration
-		names []string
+		name  string
 		want  bool
 	}{
-		"none":                   {certificates{}, 0, nil, true},
-		"new":                    {certificates{serving: serving}, 0, nil, false},
-		"nearly":                 {certificates{serving: serving}, 20*24*time.Hour - time.Second, nil, false},
-		"a third is left":        {certificates{serving: serving}, 20 * 24 * time.Hour, nil, true},
-		"its successor is there": {certificates{serving: serving, next: next}, 20 * 24 * time.Hour, nil, false},
-		"its successor is old":   {certificates{serving: serving, next: next}, 40 * 24 * time.Hour, nil, true},
-		"over":                   {certificates{serving: serving}, 365 * 24 * time.Hour, nil, true},
-		"the clock was set back": {certificates{serving: serving}, -25 * time.Hour, nil, true},
-		"another name":           {certificates{serving: serving}, 0, []string{"127.0.0.1"}, true},
+		"none":                   {certificates{}, 0, "", true},
+		"new":                    {certificates{serving: serving}, 0, "", false},
+		"nearly":                 {certificates{serving: serving}, 20*24*time.Hour - time.Second, "", false},
+		"a third is left":        {certificates{serving: serving}, 20 * 24 * time.Hour, "", true},
+		"its successor is there": {certificates{serving: serving, next: next}, 20 * 24 * time.Hour, "", false},
+		"its successor is old":   {certificates{serving: serving, next: next}, 40 * 24 * time.Hour, "", true},
+		"over":                   {certificates{serving: serving}, 365 * 24 * time.Hour, "", true},
+		"the clock was set back": {certificates{serving: serving}, -25 * time.Hour, "", true},
+		"another name":           {certificates{serving: serving}, 0, "127.0.0.1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.names == nil {
-				tc.names = []string{service}
-			}
-			if got := tc.isDue(start.Add(tc.after), tc.names); got != tc.want {
+			if got := tc.isDue(start.Add(tc.after), cmp.Or(tc.name, service)); got != tc.want {
 				t.Errorf("due: %t", got)
 			}
 		})
@@ -96,24 +99,23 @@ func TestPromote(t *testing.T) {
 		certificates
 		bundle []*x509.Certificate
 		now    time.Time
-		names  []string
 		served *pair
 		since  time.Time
 	}{
-		"not announced":                      {certificates{serving, next, time.Time{}}, in[:1], now, nil, serving, time.Time{}},
-		"just announced":                     {certificates{serving, next, time.Time{}}, in, now, nil, serving, now},
-		"not for long":                       {certificates{serving, next, now.Add(-29 * time.Second)}, in, now, nil, serving, now.Add(-29 * time.Second)},
-		"for long":                           {certificates{serving, next, now.Add(-30 * time.Second)}, in, now, nil, next, time.Time{}},
-		"taken out again":                    {certificates{serving, next, now.Add(-time.Hour)}, in[:1], now, nil, serving, time.Time{}},
-		"the clock is set back":              {certificates{serving, next, now.Add(time.Hour)}, in, now, nil, serving, now},
-		"none is served":                     {certificates{nil, next, time.Time{}}, nil, now, nil, next, time.Time{}},
-		"what is served is over":             {certificates{serving, next, time.Time{}}, in[:1], start.Add(month), nil, next, time.Time{}},
-		"what is served is for another name": {certificates{mustPair(t, start, "a", "x.y.svc"), next, time.Time{}}, nil, now, nil, next, time.Time{}},
-		"no successor":                       {certificates{serving, nil, time.Time{}}, nil, now, nil, serving, time.Time{}},
+		"not announced":                      {certificates{serving, next, time.Time{}}, in[:1], now, serving, time.Time{}},
+		"just announced":                     {certificates{serving, next, time.Time{}}, in, now, serving, now},
+		"not for long":                       {certificates{serving, next, now.Add(-29 * time.Second)}, in, now, serving, now.Add(-29 * time.Second)},
+		"for long":                           {certificates{serving, next, now.Add(-30 * time.Second)}, in, now, next, time.Time{}},
+		"taken out again":                    {certificates{serving, next, now.Add(-time.Hour)}, in[:1], now, serving, time.Time{}},
+		"the clock is set back":              {certificates{serving, next, now.Add(time.Hour)}, in, now, serving, now},
+		"none is served":                     {certificates{nil, next, time.Time{}}, nil, now, next, time.Time{}},
+		"what is served is over":             {certificates{serving, next, time.Time{}}, in[:1], start.Add(month), next, time.Time{}},
+		"what is served is for another name": {certificates{mustPairFor(t, "x.y.svc", start, "a"), next, time.Time{}}, nil, now, next, time.Time{}},
+		"no successor":                       {certificates{serving, nil, time.Time{}}, nil, now, serving, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tc.certificates
-			c.promote(tc.now, []string{service}, tc.bundle)
+			c.promote(tc.now, service, tc.bundle)
 			if c.serving != tc.served || !c.trustedSince.Equal(tc.since) || tc.served == tc.next && c.next != nil {
 				t.Errorf("served %v, since %s", c.serving.leaf.NotAfter, c.trustedSince)
 			}

@@ -41,7 +41,7 @@ const (
 // caBundle of the ValidatingWebhookConfiguration, beside those of the other replicas. No
 // key is ever stored: a replica that starts makes a certificate of its own. A successor is
 // in the caBundle for a while before it is served, so that no API server sees one that it
-// does not trust. The names in the certificate are those by which the
+// does not trust. The name in the certificate is that by which the
 // ValidatingWebhookConfiguration leads to the webhook. While there is none, nothing is
 // done.
 type Keeper struct {
@@ -133,8 +133,8 @@ func (k *Keeper) look(ctx context.Context, c *admissionregistrationv1.Validating
 	logger := klog.FromContext(ctx)
 	now := k.Clock.Now()
 	hook := webhookOf(c)
-	names := namesOf(hook)
-	if len(names) == 0 {
+	name := nameOf(hook)
+	if name == "" {
 		if !k.missing {
 			logger.Info("No webhook leads here: wrong Configurations are not refused; their status says what is wrong", "validatingWebhookConfiguration", ConfigurationName, "webhook", Name)
 		}
@@ -143,21 +143,21 @@ func (k *Keeper) look(ctx context.Context, c *admissionregistrationv1.Validating
 		return lookInterval
 	}
 	k.missing = false
-	if k.isDue(now, names) {
-		p, err := newPair(now, names, k.Replica, k.Duration)
+	if k.isDue(now, name) {
+		p, err := newPair(now, name, k.Replica, k.Duration)
 		if err != nil {
-			logger.Error(err, "Could not make a certificate for the webhook", "names", names)
+			logger.Error(err, "Could not make a certificate for the webhook", "name", name)
 			return k.failed()
 		}
 		if k.next != nil {
 			k.retired = append(k.retired, k.next.leaf)
 		}
 		k.next, k.trustedSince = p, time.Time{}
-		logger.Info("Made a certificate for the webhook", "names", names, "until", p.leaf.NotAfter)
+		logger.Info("Made a certificate for the webhook", "name", name, "until", p.leaf.NotAfter)
 	}
 	is := readBundle(hook.ClientConfig.CABundle)
 	before := k.serving
-	k.promote(now, names, is)
+	k.promote(now, name, is)
 	if k.serving != before {
 		k.served.Store(k.serving)
 		expiry.Set(float64(k.serving.leaf.NotAfter.Unix()))
@@ -232,21 +232,21 @@ func webhookOf(c *admissionregistrationv1.ValidatingWebhookConfiguration) *admis
 	return nil
 }
 
-// namesOf returns the name by which API servers know the webhook: that of its Service, or
-// the host of its URL.
-func namesOf(hook *admissionregistrationv1.ValidatingWebhook) []string {
+// nameOf returns the name by which API servers know the webhook: that of its Service, or
+// the host of its URL; "" when there is none.
+func nameOf(hook *admissionregistrationv1.ValidatingWebhook) string {
 	if hook == nil {
-		return nil
+		return ""
 	}
 	if s := hook.ClientConfig.Service; s != nil {
-		return []string{s.Name + "." + s.Namespace + ".svc"}
+		return s.Name + "." + s.Namespace + ".svc"
 	}
 	if hook.ClientConfig.URL == nil {
-		return nil
+		return ""
 	}
 	u, err := url.Parse(*hook.ClientConfig.URL)
-	if err != nil || u.Hostname() == "" {
-		return nil
+	if err != nil {
+		return ""
 	}
-	return []string{u.Hostname()}
+	return u.Hostname()
 }

@@ -225,7 +225,7 @@ func TestAnotherName(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.settle(a)
-	if p := a.served.Load(); !p.covers([]string{service}) || len(c.bundle()) != 1 || !contains(c.bundle(), p.leaf) {
+	if p := a.served.Load(); !p.covers(service) || len(c.bundle()) != 1 || !contains(c.bundle(), p.leaf) {
 		t.Errorf("served for %q, %d certificates", p.leaf.DNSNames, len(c.bundle()))
 	}
 }
