@@ -72,7 +72,9 @@ func TestMetrics(t *testing.T) {
 # TYPE kubeslot_scheduler_ignored gauge
 kubeslot_scheduler_ignored{what="claims"} 2
 kubeslot_scheduler_ignored{what="devices"} 1
-# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held (by a pod, a ResourceClaim, or in device-plugin mode a kubelet), claimed by a node for no known pod, conflicting (held by several pods), nominated (kept for a pod that preempted).
+# HELP kubeslot_scheduler_slots [ALPHA] Slots of a Configuration by state: free, held (by a pod, a ResourceClaim, or in ` +
+		`device-plugin mode a kubelet), claimed by a node for no known pod, conflicting (held by several pods), ` +
+		`nominated (kept for a pod that preempted).
 # TYPE kubeslot_scheduler_slots gauge
 kubeslot_scheduler_slots{configuration="cam",state="claimed"} 1
 kubeslot_scheduler_slots{configuration="cam",state="conflicting"} 1

@@ -23,11 +23,12 @@ func TestHandlers(t *testing.T) {
 		each    []string
 		over    []string
 	}{
-		"new":        {func(h cache.ResourceEventHandler) { h.OnAdd(running, false) }, []string{"1"}, nil},
-		"changed":    {func(h cache.ResourceEventHandler) { h.OnUpdate(running, running) }, []string{"1"}, nil},
-		"made again": {func(h cache.ResourceEventHandler) { h.OnUpdate(running, again) }, []string{"1 gone", "2"}, []string{"1"}},
-		"ended":      {func(h cache.ResourceEventHandler) { h.OnUpdate(running, ended) }, []string{"1"}, []string{"1"}},
-		"gone":       {func(h cache.ResourceEventHandler) { h.OnDelete(running) }, []string{"1 gone"}, []string{"1"}},
+		"new":     {func(h cache.ResourceEventHandler) { h.OnAdd(running, false) }, []string{"1"}, nil},
+		"changed": {func(h cache.ResourceEventHandler) { h.OnUpdate(running, running) }, []string{"1"}, nil},
+		"made again": {func(h cache.ResourceEventHandler) { h.OnUpdate(running, again) },
+			[]string{"1 gone", "2"}, []string{"1"}},
+		"ended": {func(h cache.ResourceEventHandler) { h.OnUpdate(running, ended) }, []string{"1"}, []string{"1"}},
+		"gone":  {func(h cache.ResourceEventHandler) { h.OnDelete(running) }, []string{"1 gone"}, []string{"1"}},
 		"gone unseen": {func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: running}) },
 			[]string{"1 gone"}, []string{"1"}},
 	} {
