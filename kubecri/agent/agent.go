@@ -117,7 +117,6 @@ type Agent struct {
 	config         Config
 	configurations workqueue.TypedInterface[string] // names
 	synced         []cache.InformerSynced
-	duplicates     duplicates // the worker of configurations alone
 	properties     *properties.Reader
 	discoveries    sync.WaitGroup
 	began          time.Time // Run; set before there are sessions
@@ -146,7 +145,6 @@ func New(config Config) (*Agent, error) {
 	a := &Agent{
 		config:         config,
 		configurations: workqueue.NewTyped[string](),
-		duplicates:     duplicates{},
 		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces),
 		timed:          make(chan struct{}, 1),
 		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
