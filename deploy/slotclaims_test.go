@@ -1,23 +1,13 @@
 package deploy
 
 import (
-	"os"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // A node may make as many claims as the API server takes of it; each is small.
 func TestTextsOfSlotClaimsAreBounded(t *testing.T) {
-	data, err := os.ReadFile("crds/kubeslot.io_slotclaims.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(data, &crd); err != nil {
-		t.Fatal(err)
-	}
 	texts := 0
 	var check func(path string, p apiextensionsv1.JSONSchemaProps)
 	check = func(path string, p apiextensionsv1.JSONSchemaProps) {
@@ -34,7 +24,7 @@ func TestTextsOfSlotClaimsAreBounded(t *testing.T) {
 			t.Errorf("%s is a list or a map: bound it, and teach this test about it", path)
 		}
 	}
-	check("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	check("spec", specOf(t, "kubeslot.io_slotclaims"))
 	if texts < 7 {
 		t.Errorf("found %d texts", texts)
 	}

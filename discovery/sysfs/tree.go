@@ -55,17 +55,6 @@ func (t Tree) HostNode(node string) string {
 	return path.Join(t.withDefaults().Dev, strings.TrimPrefix(node, DefaultDev))
 }
 
-// Devices returns every device that a bus or a class lists, sorted by Path. They are as
-// they are now; what changes later needs another call. A device that vanishes meanwhile
-// is left out. It fails when there is no sysfs.
-func (t Tree) Devices() ([]*Device, error) {
-	snapshot, err := t.Snapshot()
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.Devices(), nil
-}
-
 // paths returns the sorted paths, without Sys, of all entries of buses and classes.
 func (t Tree) paths() ([]string, error) {
 	// sysfs itself may be reached through a symbolic link.

@@ -24,10 +24,7 @@ const (
 
 func device(t *testing.T, tree sysfs.Tree, path string) *sysfs.Device {
 	t.Helper()
-	devices, err := tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := sysfstest.Devices(t, tree)
 	at := slices.IndexFunc(devices, func(d *sysfs.Device) bool { return d.Path() == path })
 	if at < 0 {
 		t.Fatalf("no device at %s", path)
@@ -45,10 +42,7 @@ func paths(devices []*sysfs.Device) []string {
 
 func TestDevicesOfASerialAdapter(t *testing.T) {
 	m := sysfstest.New(t, sysfstest.Recording(t, "serial"))
-	devices, err := m.Tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := sysfstest.Devices(t, m.Tree)
 	// The PCI root has no bus and no class, so that it is not listed.
 	want := []string{
 		"/devices/pci0000:00/0000:00:14.0", usb1, usb1 + "/1-2", usb1 + "/1-2/1-2:1.0",
@@ -136,9 +130,9 @@ func TestAttributes(t *testing.T) {
 }
 
 func TestNoSysfs(t *testing.T) {
-	_, err := sysfs.Tree{Sys: t.TempDir()}.Devices()
+	_, err := sysfs.Tree{Sys: t.TempDir()}.Snapshot()
 	if err == nil || !strings.Contains(err.Error(), "is sysfs mounted at /") {
-		t.Errorf("Devices() of an empty directory: %v, want an error that asks for sysfs", err)
+		t.Errorf("Snapshot() of an empty directory: %v, want an error that asks for sysfs", err)
 	}
 }
 

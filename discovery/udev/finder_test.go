@@ -25,10 +25,7 @@ const (
 // find returns what a Configuration finds on a machine.
 func find(t *testing.T, f *finder, m *sysfstest.Machine) []discovery.Device {
 	t.Helper()
-	devices, err := m.Tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := sysfstest.Devices(t, m.Tree)
 	f.apply(t.Context(), uevent.Change{All: true, Devices: devices})
 	return f.devices()
 }

@@ -32,12 +32,13 @@ func TestSelectsWhatUdevSelects(t *testing.T) {
 	}
 	m := sysfstest.New(t, sysfstest.Recording(t, "serial"), sysfstest.Recording(t, "camera"), sysfstest.Recording(t, "pci"))
 	m.Add(t, "P: /devices/virtual/block/cciss!c0d0\nN: cciss/c0d0\nE: SUBSYSTEM=block\nE: DEVTYPE=disk\nE: MAJOR=104\nE: MINOR=0\nA: model=Fast  \\n\n")
-	devices, err := m.Tree.Devices()
-	if err != nil {
+	if err := os.WriteFile(m.Tree.UdevData+"/b104:0", []byte("G:once\nG:now\nQ:now\nV:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	devices := sysfstest.Devices(t, m.Tree)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("KUBESLOT_TEST_SEED"); text != "" {
+		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatal(err)
 		}
@@ -49,8 +50,8 @@ func TestSelectsWhatUdevSelects(t *testing.T) {
 	var file strings.Builder
 	for i := range 1000 {
 		text := g.rule()
-		if i < len(whiteSpaceRules) {
-			text = whiteSpaceRules[i]
+		if i < len(fixedRules) {
+			text = fixedRules[i]
 		}
 		r, err := parseRule(text)
 		if err != nil {
@@ -98,8 +99,9 @@ func TestSelectsWhatUdevSelects(t *testing.T) {
 	}
 }
 
-// whiteSpaceRules are about an attribute that ends in two spaces.
-var whiteSpaceRules = []string{
+// fixedRules are about an attribute that ends in two spaces, and a tag that the device once had.
+var fixedRules = []string{
+	`TAG=="once"`, `TAG!="once"`, `TAGS=="once"`, `TAG=="now"`, `TAGS=="now"`, `ENV{TAGS}=="*:once:*"`,
 	`ATTR{model}=="Fast"`, `ATTR{model}=="Fast "`, `ATTR{model}=="Fast  "`, `ATTR{model}!="Fast"`, `ATTR{model}!="Fast  "`,
 	`ATTR{model}=="Fast  |"`, `ATTR{model}=="|Fast  "`, `ATTR{model}=="|Fast"`, `ATTR{model}=="x|Fast  "`, `ATTR{model}=="x|Fast"`,
 	`ATTR{model}=="x |Fast"`, `ATTR{model}=="x |Fast  "`, `ATTR{model}=="F*"`, `ATTR{model}=="*t"`, `ATTR{model}=="*t "`, `ATTR{model}=="* "`,

@@ -32,10 +32,7 @@ func selected(t *testing.T, devices []*sysfs.Device, text string) string {
 func TestWhatRulesSelect(t *testing.T) {
 	m := sysfstest.New(t, sysfstest.Recording(t, "serial"), sysfstest.Recording(t, "camera"), sysfstest.Recording(t, "pci"))
 	m.Add(t, "P: /devices/virtual/block/cciss!c0d0\nN: cciss/c0d0\nE: SUBSYSTEM=block\nE: DEVTYPE=disk\nE: MAJOR=104\nE: MINOR=0\nA: model=Fast  \\n\n")
-	devices, err := m.Tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := sysfstest.Devices(t, m.Tree)
 	const videos = "video0 video1 video2 video3 video4 video5"
 	for name, rules := range map[string]map[string]string{
 		"the device itself": {

@@ -83,10 +83,7 @@ func sorted(list, separator string) string {
 
 func ourDevices(t *testing.T, tree sysfs.Tree) map[string]map[string]string {
 	t.Helper()
-	list, err := tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := sysfstest.Devices(t, tree)
 	devices := map[string]map[string]string{}
 	for _, d := range list {
 		devices[d.Path()] = maps.Clone(d.Properties())

@@ -213,10 +213,7 @@ func TestNoSysfsEndsWatching(t *testing.T) {
 // Of a device that is removed and added again before a watcher looks, the last counts.
 func TestChangesThatWaitAreMerged(t *testing.T) {
 	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
-	devices, err := machine.Tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := sysfstest.Devices(t, machine.Tree)
 	usb, tty := devices[2], devices[5]
 	for name, tc := range map[string]struct {
 		put     []Change

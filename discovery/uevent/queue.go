@@ -1,6 +1,7 @@
 package uevent
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +74,13 @@ func (q *queue) put(event *Event, below []string, now time.Time, udevdRuns func(
 	q.sooner(event.Path, first)
 	if old := event.Properties["DEVPATH_OLD"]; old != "" {
 		q.sooner(old, now.Add(batchWindow))
+		for _, times := range []map[string]time.Time{q.first, q.second} {
+			for path, at := range maps.Clone(times) { // what was to be read below it is elsewhere now
+				if rest, ok := strings.CutPrefix(path, old+"/"); ok {
+					times[event.Path+"/"+rest] = at
+				}
+			}
+		}
 	}
 	for _, path := range below {
 		q.sooner(path, first)

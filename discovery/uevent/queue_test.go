@@ -73,6 +73,13 @@ func TestQueue(t *testing.T) {
 			{at: 0, put: &Event{Action: "move", Path: "/devices/new", Properties: map[string]string{"DEVPATH_OLD": "/devices/old"}}, below: []string{"/devices/new/tap"}},
 			{at: 20, want: paths("/devices/new", "/devices/new/tap", "/devices/old"), next: 2000},
 		}},
+		"a renamed device takes along what is not read yet": {steps: []step{
+			{at: 0, put: kernel("add", "/devices/old/tap")},
+			{at: 1, put: &Event{Action: "move", Path: "/devices/new",
+				Properties: map[string]string{"DEVPATH_OLD": "/devices/old"}}},
+			{at: 25, want: paths("/devices/new", "/devices/new/tap", "/devices/old", "/devices/old/tap"), next: 2000},
+			{at: 2000, want: paths("/devices/new/tap", "/devices/old/tap"), next: 2001},
+		}},
 		"a scan reads everything, and its second look stays": {steps: []step{
 			{at: 0, put: kernel("add", "/devices/a")},
 			{at: 1, scan: true},

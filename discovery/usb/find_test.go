@@ -43,10 +43,7 @@ func find(t *testing.T, m *sysfstest.Machine, text string) (map[string]discovery
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	devices, err := m.Tree.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := sysfstest.Devices(t, m.Tree)
 	f := newFinder(d)
 	f.apply(uevent.Change{All: true, Devices: devices})
 	return f.find()

@@ -70,10 +70,7 @@ func (d *discoverer) plug(name string) {
 // unplug removes the device at a path and all below it, with an event for each.
 func (d *discoverer) unplug(devicePath string) {
 	d.t.Helper()
-	devices, err := d.machine.Tree.Devices()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	devices := sysfstest.Devices(d.t, d.machine.Tree)
 	d.machine.Remove(d.t, devicePath)
 	for _, device := range slices.Backward(devices) {
 		if device.Path() == devicePath || device.IsBelow(devicePath) {

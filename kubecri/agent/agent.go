@@ -44,7 +44,7 @@ import (
 // the nodes may all have lost the same thing.
 var restarts = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 7, Cap: time.Minute}
 
-// Config is what an Agent needs. All but SliceCreated, PropertyNamespaces, NoEndpoints, AllowedPaths,
+// Config is what an Agent needs. All but SliceWritten, PropertyNamespaces, NoEndpoints, AllowedPaths,
 // Grace, Metrics, ReachChanged, NotifyHolders and Held is required.
 type Config struct {
 	// NodeName is the node that this agent discovers for.
@@ -64,8 +64,8 @@ type Config struct {
 	Configurations akriinformers.ConfigurationInformer
 	Slices         informers.DeviceSliceInformer
 	Nodes          coreinformers.NodeInformer
-	// SliceCreated is called with the name of each DeviceSlice that this node has made.
-	SliceCreated func(name string)
+	// SliceWritten is called with the name of each DeviceSlice that this node has made or updated.
+	SliceWritten func(name string)
 	// Registry has the sources of devices: the handlers in this process, and those that
 	// register.
 	Registry *discovery.Registry
@@ -117,7 +117,6 @@ type Agent struct {
 	config         Config
 	configurations workqueue.TypedInterface[string] // names
 	synced         []cache.InformerSynced
-	duplicates     duplicates // the worker of configurations alone
 	properties     *properties.Reader
 	discoveries    sync.WaitGroup
 	began          time.Time // Run; set before there are sessions
@@ -146,14 +145,13 @@ func New(config Config) (*Agent, error) {
 	a := &Agent{
 		config:         config,
 		configurations: workqueue.NewTyped[string](),
-		duplicates:     duplicates{},
 		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces),
 		timed:          make(chan struct{}, 1),
 		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
 	}
 	a.notices = newNotices(func() { wake(a.timed) })
-	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client, Slices: config.Slices, Created: config.SliceCreated,
-		Node: a.node, State: a.state, Held: a.changesHeld})
+	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client,
+		Slices: config.Slices, Wrote: config.SliceWritten, Node: a.node, State: a.state, Held: a.changesHeld})
 	if err := a.watch(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}

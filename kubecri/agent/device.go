@@ -179,7 +179,12 @@ func (s *session) missing(hash string) (waitingFor, why string) {
 	handler := s.configuration.Spec.DiscoveryHandler.Name
 	switch {
 	case !s.selected:
-		return "", fmt.Sprintf("spec.discovery.nodeSelector of Configuration %s does not select this node", reports.Reference(s.configuration))
+		field := "spec.handlerNodeSelector"
+		if s.configuration.Spec.Discovery != nil {
+			field = "spec.discovery.nodeSelector"
+		}
+		return "", fmt.Sprintf("%s of Configuration %s does not select this node", field,
+			reports.Reference(s.configuration))
 	case s.reach != nil:
 		return s.reach.missing()
 	case s.standing.Settled || s.standing.Had[hash]:

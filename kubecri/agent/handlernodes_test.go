@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,11 @@ func TestHandlerNodeSelector(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("without its label", "n1")
+		why := "spec.handlerNodeSelector of Configuration cameras/cam does not select this node"
+		_, err := s.nodes["n2"].WaitDevice(t.Context(), "cam-8120fe")
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("a container there is refused with %v, want %q", err, why)
+		}
 		c = c.DeepCopy()
 		c.Spec.HandlerNodeSelector = map[string]string{"net": "other"}
 		s.configure(t, c)

@@ -139,12 +139,16 @@ func (a *Agent) reachChanged() {
 func (r *reach) hashes(s *v1alpha1.DeviceSlice) []string {
 	var hashes []string
 	for i := range s.Spec.Devices {
-		d := &s.Spec.Devices[i]
-		if d.Shared && d.CountsFor(r.configuration, r.digits, s.Spec.NodeName) {
+		if d := &s.Spec.Devices[i]; r.counts(s, d) {
 			hashes = append(hashes, d.Hash)
 		}
 	}
 	return hashes
+}
+
+// counts reports whether the slice's device is what it says.
+func (r *reach) counts(s *v1alpha1.DeviceSlice, d *v1alpha1.Device) bool {
+	return d.Shared && d.CountsFor(r.configuration, r.digits, s.Spec.NodeName)
 }
 
 // slicesOf are a node's slices.
@@ -186,7 +190,7 @@ func (r *reach) device(hash string) (discovery.Device, bool) {
 	}
 	first := believed[0]
 	at := slices.IndexFunc(first.Spec.Devices, func(d v1alpha1.Device) bool {
-		return d.Hash == hash && d.Configuration == r.configuration
+		return d.Hash == hash && r.counts(first, &d)
 	})
 	d := &first.Spec.Devices[at]
 	return discovery.Device{ID: d.ID, Properties: d.Properties}, true

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// askAgain is how old an answer whether a node is selected may be when the node writes
-	// a slice. It bounds what a node that writes all the time costs.
+	// askAgain is how old an answer whether a node is selected must be for the next question, which
+	// a slice of the node is reason for. It bounds what a node that writes all the time costs.
 	askAgain = time.Minute
 	// askTimeout bounds one question, and askRetry is until the next after a failure.
 	askTimeout, askRetry = 10 * time.Second, 5 * time.Second
@@ -63,16 +63,13 @@ func (r *reporters) selected(node string) bool {
 	return r.answers[node].selected
 }
 
-// ask has it found out whether the node is selected, unless that was done just now.
+// ask has it found out whether the node is selected: a while later if that was done just now.
 func (r *reporters) ask(node string) {
 	if node == r.node || r.selector.Empty() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a, ok := r.answers[node]; ok && time.Since(a.at) < askAgain {
-		return
-	}
 	r.waiting[node] = true
 	wake(r.wake)
 }
@@ -92,24 +89,26 @@ func (r *reporters) run(ctx context.Context) {
 	}
 }
 
-// askAll asks for each node that waits; done is false if one is to be asked for again.
+// askAll asks for each node that waits; done is false if one still does.
 func (r *reporters) askAll(ctx context.Context) (done bool) {
 	r.mu.Lock()
 	waiting := r.waiting
 	r.waiting = map[string]bool{}
 	r.mu.Unlock()
-	done = true
+	var again []string
 	for node := range waiting {
+		before := r.answers[node] // nobody else writes them
+		if time.Since(before.at) < askAgain {
+			again = append(again, node)
+			continue
+		}
 		selected, err := r.look(ctx, node)
-		r.mu.Lock()
 		if err != nil {
-			r.waiting[node] = true
-			r.mu.Unlock()
-			done = false
+			again = append(again, node)
 			klog.FromContext(ctx).V(2).Info("Cannot find out whether a node is selected that reports devices, asking again", "node", node, "reason", err)
 			continue
 		}
-		before := r.answers[node]
+		r.mu.Lock()
 		r.answers[node] = answer{selected, time.Now()}
 		r.mu.Unlock()
 		if !selected {
@@ -119,7 +118,12 @@ func (r *reporters) askAll(ctx context.Context) (done bool) {
 			r.changed(node)
 		}
 	}
-	return done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, node := range again {
+		r.waiting[node] = true
+	}
+	return len(again) == 0
 }
 
 // look reads the node's labels.

@@ -124,3 +124,70 @@ func TestAllSlicesOfANodeThatIsSelected(t *testing.T) {
 		}
 	})
 }
+
+// A node that got the label just after it was found to lack it counts, though it writes its slice no more.
+func TestANodeThatIsSelectedAMomentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		c.Spec.Discovery = &v0.Discovery{NodeSelector: map[string]string{"net": "shop"}}
+		api := newAPI(c)
+		n1, n2 := node("n1"), node("n2")
+		n2.Labels = map[string]string{"net": "shop"}
+		for _, n := range []*corev1.Node{n1, n2} {
+			if err := api.kube.Tracker().Add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		agent := api.start(t, "n2", silent())
+		slice := &v1alpha1.DeviceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1-0", Labels: map[string]string{deviceslices.DiscoveryLabel: "cam"}},
+			Spec: v1alpha1.DeviceSliceSpec{NodeName: "n1", Devices: []v1alpha1.Device{{
+				Configuration: reports.Reference(c), ID: "foo0", Hash: "8120fe", Shared: true}}}}
+		slices := api.KubeslotV1alpha1().DeviceSlices()
+		if _, err := slices.Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if reached, _ := agent.Reached("cam"); reached != 0 {
+			t.Fatalf("reaches %d devices by a node that is not selected", reached)
+		}
+		n1 = n1.DeepCopy()
+		n1.Labels = n2.Labels
+		if _, err := api.kube.CoreV1().Nodes().Update(t.Context(), n1, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		api.edit(t, "n1-0", func(s *v1alpha1.DeviceSlice) {
+			s.Spec.Devices[0].Properties = map[string]string{"URL": "x"}
+		})
+		pass(askAgain + askRetry)
+		if reached, _ := agent.Reached("cam"); reached != 1 {
+			t.Errorf("reaches %d devices, want the one of the node that is selected now", reached)
+		}
+	})
+}
+
+// Of a slice, what is not believed changes nothing of the device that has the hash.
+func TestADeviceThatIsNotWhatItSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := configuration("cam")
+		c.Spec.Discovery = &v0.Discovery{}
+		api := newAPI(c)
+		agent := api.start(t, "node-a", silent())
+		slice := &v1alpha1.DeviceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-b-0",
+				Labels: map[string]string{deviceslices.DiscoveryLabel: "cam"}},
+			Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-b", Devices: []v1alpha1.Device{
+				{Configuration: reports.Reference(c), ID: "other", Hash: "8120fe", Shared: true},
+				{Configuration: reports.Reference(c), ID: "foo0", Hash: "8120fe", Shared: true, Gone: true},
+				{Configuration: reports.Reference(c), ID: "foo0", Hash: "8120fe", Shared: true,
+					Properties: map[string]string{"URL": "x"}}}}}
+		slices := api.KubeslotV1alpha1().DeviceSlices()
+		if _, err := slices.Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if d, ok := agent.Device("cam-8120fe"); !ok || d.ID != "foo0" || d.Properties["URL"] != "x" {
+			t.Errorf("the device is %v, %t", d, ok)
+		}
+	})
+}

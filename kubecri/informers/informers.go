@@ -97,8 +97,8 @@ func (i *Informers) Shutdown() {
 	}
 }
 
-// SliceCreated says that the node has made a DeviceSlice, so that it is watched.
-func (i *Informers) SliceCreated(name string) { i.slices.created(name) }
+// SliceWritten says that the node has made or updated a DeviceSlice, so that it is watched.
+func (i *Informers) SliceWritten(name string) { i.slices.exists(name) }
 
 func informerOf(of runtime.Object, from cache.ListerWatcher) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(from, of, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})

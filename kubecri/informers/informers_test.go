@@ -74,10 +74,10 @@ func TestASecondSliceIsSeen(t *testing.T) {
 		stop := make(chan struct{})
 		i.Start(stop)
 		time.Sleep(time.Minute) // a watch of less than a second is an error to client-go
-		i.SliceCreated("node-a-0")
+		i.SliceWritten("node-a-0")
 		synctest.Wait()
 		want(t, "with the first", asked(client, "deviceslices"), "list spec.nodeName=node-a", byName)
-		i.SliceCreated("node-a-1")
+		i.SliceWritten("node-a-1")
 		synctest.Wait()
 		want(t, "with the second", asked(client, "deviceslices"), "list spec.nodeName=node-a", byName, "watch spec.nodeName=node-a")
 		if _, err := client.KubeslotV1alpha1().DeviceSlices().Create(t.Context(), slice("node-a-1", "node-a"), metav1.CreateOptions{}); err != nil {
@@ -141,7 +141,7 @@ func TestASecondSliceWhileTheWatchBegins(t *testing.T) {
 	s := newSliceWatcher(fake.NewSimpleClientset(), "node-a")
 	opened := watch.NewFake()
 	s.client = openingWatch{s.client, func() watch.Interface {
-		s.created("node-a-1")
+		s.exists("node-a-1")
 		return opened
 	}}
 	if _, err := s.watch(t.Context(), metav1.ListOptions{}); err != nil {

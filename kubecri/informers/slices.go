@@ -56,7 +56,7 @@ func (s *sliceWatcher) list(ctx context.Context, options metav1.ListOptions) (ru
 	s.byName = nil
 	s.mu.Unlock()
 	for i := range list.Items {
-		s.created(list.Items[i].Name)
+		s.exists(list.Items[i].Name)
 	}
 	return list, nil
 }
@@ -87,9 +87,9 @@ func (s *sliceWatcher) watch(ctx context.Context, options metav1.ListOptions) (w
 	return byName, nil
 }
 
-// created is told of each slice that there is. With the first other one the watch by name
+// exists is to be called for each slice that there is. With the first other one the watch by name
 // ends, and its reflector begins the next.
-func (s *sliceWatcher) created(name string) {
+func (s *sliceWatcher) exists(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if name == s.first || s.more {

@@ -40,11 +40,6 @@ func TestAConfigurationNamedAsAnInstance(t *testing.T) {
 	}
 	r.debugEchoUnchecked(lens0, "debugEcho", "descriptions: [other]\nshared: true\n")
 	r.awaitProblem(lens0, "NameTaken", "Configuration "+r.ns+"/lens is older", "names an Instance")
-	r.await("the event DuplicateName", func() (bool, string) {
-		events, err := kube.CoreV1().Events(r.ns).List(r.ctx, metav1.ListOptions{FieldSelector: "reason=DuplicateName,involvedObject.name=" + lens0})
-		r.check(err)
-		return len(events.Items) > 0, ""
-	})
 	if devices := r.devices(lens0); len(devices) > 0 {
 		t.Errorf("the younger Configuration has devices: %v", devices)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,20 +71,34 @@ func run(ctx context.Context, o options, output io.Writer) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { server.Run(ctx) })
+	askAll(ctx, registry, o.handler, request, &printer{output: output})
+	return nil
+}
 
-	out := &printer{output: output}
-	asked := map[*discovery.Source]bool{}
+// askAll asks each endpoint of the handler while it is registered, until ctx ends.
+func askAll(ctx context.Context, registry *discovery.Registry, handler string, request discovery.Request,
+	out *printer) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	asked := map[*discovery.Source]context.CancelFunc{}
 	for {
-		sources, changed := registry.Sources(o.handler)
+		sources, changed := registry.Sources(handler)
+		for source, stop := range asked {
+			if !slices.Contains(sources, source) {
+				stop()
+				delete(asked, source)
+			}
+		}
 		for _, source := range sources {
-			if !asked[source] {
-				asked[source] = true
-				running.Go(func() { ask(ctx, source, request, out) })
+			if asked[source] == nil {
+				asking, stop := context.WithCancel(ctx)
+				asked[source] = stop
+				running.Go(func() { ask(asking, source, request, out) })
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-changed:
 		}
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
 )
@@ -67,6 +70,50 @@ func TestPrintsWhatAHandlerFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("reports 0 devices")
+}
+
+// running is a handler that says when it begins and ends.
+type running chan string
+
+func (running) Name() string { return "running" }
+
+func (r running) Discover(ctx context.Context, _ discovery.Request, _ func(discovery.Result)) error {
+	r <- "begins"
+	<-ctx.Done()
+	r <- "ends"
+	return ctx.Err()
+}
+
+// An endpoint that was forgotten is asked no more, or its next registration would have all printed twice.
+func TestForgottenEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		registry, handler, ended := discovery.NewRegistry(), make(running, 10), make(chan struct{})
+		go func() {
+			defer close(ended)
+			askAll(ctx, registry, handler.Name(), discovery.Request{}, &printer{output: &text{}})
+		}()
+		want := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for len(handler) > 0 {
+				got = append(got, <-handler)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		source := discovery.NewSource(handler, "/a.sock")
+		registry.Add(source)
+		want("registered", "begins")
+		registry.Remove(source.ID)
+		want("forgotten", "ends")
+		registry.Add(discovery.NewSource(handler, "/a.sock"))
+		want("registered again", "begins")
+		cancel()
+		<-ended
+	})
 }
 
 func TestBadOptions(t *testing.T) {

@@ -33,6 +33,16 @@ func Recording(tb testing.TB, name string) string {
 	return string(text)
 }
 
+// Devices returns the tree's devices as they are now, sorted by Path.
+func Devices(tb testing.TB, tree sysfs.Tree) []*sysfs.Device {
+	tb.Helper()
+	snapshot, err := tree.Snapshot()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return snapshot.Devices()
+}
+
 // Machine is a directory with the files of recorded devices.
 type Machine struct {
 	Tree sysfs.Tree
@@ -80,11 +90,7 @@ func (m *Machine) Add(tb testing.TB, texts ...string) {
 // Remove unplugs the device at a path like "/devices/…", and all below it.
 func (m *Machine) Remove(tb testing.TB, devicePath string) {
 	tb.Helper()
-	devices, err := m.Tree.Devices()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, d := range devices {
+	for _, d := range Devices(tb, m.Tree) {
 		if d.Path() != devicePath && !d.IsBelow(devicePath) {
 			continue
 		}

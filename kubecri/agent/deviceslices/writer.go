@@ -44,7 +44,7 @@ func Retries() wait.Backoff {
 // errTaken is returned when a slice of another node has the name.
 var errTaken = errors.New("another node has a DeviceSlice of this name, so this node takes another name")
 
-// Config is what a Writer needs. All but Created and Held is required.
+// Config is what a Writer needs. All but Wrote and Held is required.
 type Config struct {
 	// NodeName is the node whose slices these are; no other Writer has it.
 	NodeName string
@@ -52,9 +52,8 @@ type Config struct {
 	Client versioned.Interface
 	// Slices need to hold no more than the node's.
 	Slices informers.DeviceSliceInformer
-	// Created is called with the name of each slice that was made, when Slices does not
-	// have it yet.
-	Created func(name string)
+	// Wrote is called with the name of each slice that was made or updated, which Slices may not have yet.
+	Wrote func(name string)
 	// Node returns the node's Node object, nil while there is none.
 	Node func() *corev1.Node
 	// State returns what is known now.
@@ -310,9 +309,6 @@ func (w *Writer) put(ctx context.Context, c change) (err error) {
 	if is != nil {
 		w.wrote(is)
 	}
-	if verb == "create" && w.config.Created != nil {
-		w.config.Created(s.Name)
-	}
 	return nil
 }
 
@@ -321,6 +317,9 @@ func (w *Writer) wrote(s *v1alpha1.DeviceSlice) {
 	s = s.DeepCopy()
 	s.ManagedFields = nil // an update without them leaves them as they are
 	w.own.Wrote(s)
+	if w.config.Wrote != nil {
+		w.config.Wrote(s.Name)
+	}
 }
 
 // sleep waits for d, or until ctx ends.

@@ -2,6 +2,7 @@ package deviceslices
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,5 +36,30 @@ func TestAConflictIsOverwritten(t *testing.T) {
 	is, err := client.KubeslotV1alpha1().DeviceSlices().Get(t.Context(), "node-a-0", metav1.GetOptions{})
 	if err != nil || is.Spec.Devices[0].ID != "ours" || updates != 2 {
 		t.Errorf("the slice has device %q after %d updates, %v", is.Spec.Devices[0].ID, updates, err)
+	}
+}
+
+// A slice whose creation was not answered is known to be there once the API server says so: whoever
+// watches slices by their names has to know of it, or the cache would not show it.
+func TestACreateThatWasNotAnswered(t *testing.T) {
+	client := fake.NewSimpleClientset()
+	client.PrependReactor("create", "deviceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		s := action.(clienttesting.CreateAction).GetObject()
+		if err := client.Tracker().Create(action.GetResource(), s, ""); err != nil {
+			return true, nil, err
+		}
+		return true, nil, errors.New("connection reset by peer")
+	})
+	var wrote []string
+	w := New(Config{NodeName: "node-a", Client: client, Wrote: func(name string) { wrote = append(wrote, name) }})
+	made := change{slice: &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-a-1"},
+		Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-a"}}}
+	for range 2 {
+		if err := w.put(t.Context(), made); err == nil {
+			t.Error("no error, so that it is not looked at again")
+		}
+	}
+	if !slices.Equal(wrote, []string{"node-a-1"}) {
+		t.Errorf("said that it wrote %q, want the slice that there is", wrote)
 	}
 }

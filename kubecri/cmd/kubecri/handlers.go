@@ -146,7 +146,7 @@ func (o *options) newAgent(ctx context.Context, c *cluster, numbers *metrics.Met
 	}
 	config.NodeName, config.Client, config.KubeClient, config.Recorder = o.nodeName, c.client, c.kube, c.events
 	config.Configurations, config.Nodes = c.Configurations, c.Nodes
-	config.Slices, config.SliceCreated = c.Slices, c.SliceCreated
+	config.Slices, config.SliceWritten = c.Slices, c.SliceWritten
 	config.Registry, config.NoEndpoints = registry, server == nil
 	config.Grace, config.AllowedPaths = o.discovery.grace, o.discovery.allowed
 	config.PropertyNamespaces, config.Metrics = o.discovery.propertySpaces, numbers

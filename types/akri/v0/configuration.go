@@ -157,11 +157,11 @@ type ConfigurationSpec struct {
 	// three quarters of that time without the API server, so that no two use the slot. Without
 	// it a slot is released by its node alone, or when the Node is deleted or has the taint
 	// node.kubernetes.io/out-of-service. It applies to slots that are taken from now on, not
-	// to nodes in device-plugin mode. At least 1m, at most 24h.
+	// to nodes in device-plugin mode. At least 1m, at most 24h, as in 90s and 1h30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Format=duration
-	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="releaseUnreachableAfter must be 1m to 24h"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s))+$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="releaseUnreachableAfter must be 1m to 24h, in h, m and s alone, such as 1h30m"
 	ReleaseUnreachableAfter *metav1.Duration `json:"releaseUnreachableAfter,omitempty"`
 
 	// maxDevices is how many devices a node reports, 1000 without it. Those that it has reported stay,

@@ -26,7 +26,7 @@ import (
 // Signer signs assignments. Safe for concurrent use; a nil one signs nothing.
 type Signer struct {
 	key ed25519.PrivateKey
-	id  string
+	id  string // of the public key that verifies what it signs
 }
 
 // NewSigner reads the private key in a PEM file (PKCS #8, Ed25519).
@@ -50,9 +50,6 @@ func NewSigner(file string) (*Signer, error) {
 	return &Signer{key: key, id: keyID(key.Public().(ed25519.PublicKey))}, nil
 }
 
-// KeyID names the public key that verifies what s signs: 8 hex digits.
-func (s *Signer) KeyID() string { return s.id }
-
 // Sign adds the signature to the annotations of an assignment, which is for the pod
 // with the UID on the node.
 func (s *Signer) Sign(annotations map[string]string, podUID, node string) {
@@ -69,6 +66,7 @@ func message(annotations map[string]string, podUID, node string) []byte {
 	return []byte(strings.Join([]string{"kubeslot.io/assignment/v1", podUID, node, annotations[assignment.Annotation]}, "\x00"))
 }
 
+// keyID names a key: 8 hex digits.
 func keyID(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:4])

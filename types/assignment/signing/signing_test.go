@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -82,8 +84,8 @@ func TestWhatIsSigned(t *testing.T) {
 		}, want: "is not of this assignment"},
 		{name: "another pod", uid: "another-uid", want: "is not of this assignment"},
 		{name: "another node", node: "node-b", want: "is not of this assignment"},
-		{name: "no base64", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.KeyID() + ".!" }, want: "is not a signature"},
-		{name: "short", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.KeyID() + ".AAAA" }, want: "is not a signature"},
+		{name: "no base64", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.id + ".!" }, want: "is not a signature"},
+		{name: "short", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.id + ".AAAA" }, want: "is not a signature"},
 		{name: "no key", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = "x" }, want: "is not a signature"},
 		{name: "another key", forge: func(a map[string]string) { signer(t, other).Sign(a, uid, node) }, want: "does not trust"},
 		{name: "another key under this one's name", forge: func(a map[string]string) {
@@ -155,13 +157,23 @@ func TestKeysAreReadAgain(t *testing.T) {
 	}
 
 	write(t, name, []byte("half a ke"))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(logger)
+	defer klog.ClearLogger()
+	for range 3 {
+		now.Step(revokedWithin)
+		if err := v.Verify(signed(s), uid, node); err != nil {
+			t.Errorf("the keys read before a broken file do not count any more: %v", err)
+		}
+	}
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
+	if len(log) != 1 || !strings.Contains(log[0].Err.Error(), name) {
+		t.Errorf("the log says of the broken file %v, want one line", log)
+	}
 	now.Step(rereadInterval)
 	another, _ := signingtest.Pair(t)
 	if err := v.Verify(signed(signer(t, another)), uid, node); err == nil || !strings.Contains(err.Error(), "PEM") {
 		t.Errorf("a broken file: %v, want it told", err)
-	}
-	if err := v.Verify(signed(s), uid, node); err != nil {
-		t.Errorf("the keys read before a broken file do not count any more: %v", err)
 	}
 }
 

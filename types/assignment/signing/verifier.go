@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -42,15 +43,16 @@ func (v *Verifier) readFile() {
 	v.read = v.clock.Now()
 	text, err := os.ReadFile(v.file)
 	if err != nil {
-		v.err = fmt.Errorf("read the keys of schedulers: %w", err)
-		return
+		err = fmt.Errorf("read the keys of schedulers: %w", err)
+	} else if keys, bad := ParseKeys(text); bad != nil {
+		err = fmt.Errorf("%s: %w", v.file, bad)
+	} else {
+		v.keys = keys
 	}
-	keys, err := ParseKeys(text)
-	if err != nil {
-		v.err = fmt.Errorf("%s: %w", v.file, err)
-		return
+	if err != nil && v.err == nil && v.keys != nil {
+		klog.Background().Error(err, "The keys of schedulers that were read before are trusted on: correct the file")
 	}
-	v.keys, v.err = keys, nil
+	v.err = err
 }
 
 const (

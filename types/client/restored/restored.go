@@ -33,6 +33,9 @@ const (
 	// lastAsk, until it answers.
 	firstAsk, lastAsk = 500 * time.Millisecond, 3 * time.Second
 	askTimeout        = 10 * time.Second
+	// quiet is how long no request must have failed for the next failure to be a new one: while something
+	// is refused again and again, the API server is asked every lastAsk.
+	quiet = time.Minute
 	// bumped is by how much resource versions grow only by `etcdutl snapshot restore --bump-revision`,
 	// of which 1,000,000,000 is the default.
 	bumped = 100_000_000
@@ -65,8 +68,10 @@ type Guard struct {
 	interrupted chan struct{}
 
 	mu sync.Mutex
-	// settled is closed when no request has failed since the caches were last compared.
-	settled   chan struct{}
+	// settled is closed when the caches were compared after requests had failed. Those that fail while
+	// the caches are compared are waited for by later callers of Settled alone, with another channel.
+	settled chan struct{}
+	// unsettled is true when a request has failed since the caches were last begun to be compared.
 	unsettled bool
 }
 
@@ -106,43 +111,60 @@ func (g *Guard) interrupt() {
 	}
 }
 
-// settle notes that the caches were compared, and no request has failed meanwhile.
-func (g *Guard) settle() {
+// begin notes that the caches are compared from now on. It returns what to close when they are alike,
+// nil if no request has failed since the last time.
+func (g *Guard) begin() (settled chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.unsettled && len(g.interrupted) == 0 {
-		g.unsettled = false
-		close(g.settled)
+	select {
+	case <-g.interrupted:
+	default:
 	}
+	if g.unsettled {
+		g.unsettled, settled = false, g.settled
+	}
+	return settled
 }
 
 // Run works until ctx is done, and then returns nil. It returns an *Error when a cache is
 // ahead of the API server: the process is to end. client may be any of the API server's.
 func (g *Guard) Run(ctx context.Context, client rest.Interface, caches ...Cache) error {
 	logger := klog.FromContext(ctx)
+	var backoff wait.Backoff
+	var asked time.Time
+	var unsettled []chan struct{}
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-g.interrupted:
-		}
-		backoff := wait.Backoff{Duration: firstAsk, Factor: 1.5, Jitter: 0.2, Steps: 100, Cap: lastAsk}
-		for {
+		if len(unsettled) == 0 {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(backoff.Step()):
+			case <-g.interrupted:
 			}
-			err := compare(ctx, client, caches)
-			if found := (*Error)(nil); errors.As(err, &found) {
-				return err
-			}
-			if err == nil {
-				g.settle()
-				break
-			}
-			logger.V(4).Info("Cannot ask yet whether the API server was restored from a backup", "err", err)
 		}
+		if time.Since(asked) > quiet {
+			backoff = wait.Backoff{Duration: firstAsk, Factor: 1.5, Jitter: 0.2, Steps: 100, Cap: lastAsk}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(backoff.Step()):
+		}
+		if c := g.begin(); c != nil {
+			unsettled = append(unsettled, c)
+		}
+		err := compare(ctx, client, caches)
+		asked = time.Now()
+		if found := (*Error)(nil); errors.As(err, &found) {
+			return err
+		}
+		if err != nil {
+			logger.V(4).Info("Cannot ask yet whether the API server was restored from a backup", "err", err)
+			continue
+		}
+		for _, c := range unsettled {
+			close(c)
+		}
+		unsettled = nil
 	}
 }
 

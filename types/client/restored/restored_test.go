@@ -130,6 +130,50 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// A request that is refused again and again, such as an Event by a webhook that is broken, keeps nobody
+// from learning that the API server's data are as they were.
+func TestSettledWhileARequestFailsAgainAndAgain(t *testing.T) {
+	server := &apiServer{lists: make(chan struct{}, 100), versions: map[string]string{"/api/v1/pods": "100"}}
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			http.Error(w, "failed calling webhook", http.StatusInternalServerError)
+			return
+		}
+		server.ServeHTTP(w, r)
+	}))
+	defer away.Close()
+	config := &rest.Config{Host: away.URL, QPS: -1}
+	guard := New(config)
+	client := kubernetes.NewForConfigOrDie(config).Discovery().RESTClient()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	pods := Cache{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Informer: at("90")}
+	running.Go(func() { _ = guard.Run(ctx, client, pods) })
+	refused := make(chan struct{})
+	running.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			_, _ = client.Get().AbsPath("/refused").DoRaw(ctx)
+			select {
+			case refused <- struct{}{}:
+			case <-ticker.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	<-refused
+	patient, enough := context.WithTimeout(ctx, 30*time.Second)
+	defer enough()
+	for range 2 { // also of those that ask later
+		if err := guard.Settled(patient); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Without an interruption nothing is asked.
 func TestGuardIsIdle(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1"}

@@ -116,9 +116,8 @@ type SlotClaimSpec struct {
 	// the container when it has not reached the API server for three quarters of it.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Format=duration
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self >= duration('1m')",message="releaseUnreachableAfter must be at least 1m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s))+$') && duration(self) >= duration('1m')",message="releaseUnreachableAfter must be at least 1m, in h, m and s alone"
 	ReleaseUnreachableAfter *metav1.Duration `json:"releaseUnreachableAfter,omitempty"`
 }
 
