@@ -43,11 +43,11 @@ func (r *Reconciler) tell(f *facts, p Problem, restarts []string) {
 	}
 	switch {
 	case p.Reason == InvalidSpec:
-		if !f.spec.told.Swap(true) {
+		if !f.spec.warned.Swap(true) {
 			r.warn(f.configuration, p.Reason, createBroker, p.Message)
 		}
 		p = Problem{}
-	case f.spec != nil && f.spec.err == nil && !f.spec.asksForDevice && !f.spec.told.Swap(true):
+	case f.spec != nil && f.spec.err == nil && !f.spec.asksForDevice && !f.spec.warned.Swap(true):
 		r.warn(f.configuration, "BrokerWithoutDevice", createBroker, "The brokers request no device: a container that is to use one needs the resource limit \"{{PLACEHOLDER}}\": \"1\"")
 	}
 	if r.isNews(f.instance.UID, p) {

@@ -16,7 +16,7 @@ import (
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
-// spec is what a Configuration says of its brokers. It is shared, and not changed, but for told.
+// spec is what a Configuration says of its brokers. It is shared, and not changed, but for warned.
 type spec struct {
 	// pod or job is set, never both; neither when err is.
 	pod *corev1.PodSpec
@@ -36,8 +36,8 @@ type spec struct {
 	usesProperties bool
 	// asksForDevice is set when a container requests any device of akri.sh.
 	asksForDevice bool
-	// told is set once an Event of the Configuration says what is wrong with the spec.
-	told atomic.Bool
+	// warned is set once an Event of the Configuration says what is wrong with the spec.
+	warned atomic.Bool
 }
 
 // parse reads the broker spec of a Configuration; nil when it has none.

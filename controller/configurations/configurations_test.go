@@ -299,6 +299,7 @@ type rig struct {
 	api    client.WithWatch
 	writes []time.Time
 	fail   error // of the next write
+	reads  int   // of the API server
 	sum    brokers.Sum
 	found  validation.Findings
 	checks int                   // calls of Check
@@ -340,7 +341,13 @@ func newRig(t *testing.T, c *akriv0.Configuration) *rig {
 			return write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
-	r.Reconciler = New(Config{Client: r.api, Live: r.api, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum },
+	live := interceptor.NewClient(r.api, interceptor.Funcs{Get: func(
+		ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption,
+	) error {
+		r.reads++
+		return c.Get(ctx, k, o, opts...)
+	}})
+	r.Reconciler = New(Config{Client: r.api, Live: live, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum },
 		Instances: func(types.NamespacedName) limits.Sum { return limits.Sum{} },
 		Check:     func(*akriv0.Configuration) validation.Findings { r.checks++; return r.found }})
 	return r
@@ -422,18 +429,27 @@ func TestAkrisFinalizers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, finalizers)
 		}
 	}
-	if result := r.reconcile(); result.RequeueAfter == 0 || result.RequeueAfter > akriAgain {
-		t.Errorf("node-b is not looked at again: %+v", result)
+	r.reconcile()
+	r.clock.SetTime(start.Add(lookInterval))
+	for range 3 { // events of its Instances
+		if result := r.reconcile(); result.RequeueAfter == 0 || result.RequeueAfter > akriAgain {
+			t.Errorf("node-b is not looked at again: %+v", result)
+		}
+	}
+	if r.reads != 1 {
+		t.Errorf("%d reads of the API server in a second, want 1", r.reads)
 	}
 	want("kubecri runs on node-a", "node-b", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
 	r.clock.SetTime(start.Add(time.Minute))
 	r.reconcile()
 	want("nothing new", "node-b", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
 	r.inv.DeleteNode("node-b")
+	r.clock.SetTime(start.Add(2 * time.Minute))
 	r.fail = apierrors.NewConflict(akriv0.Resource("configurations"), "cam", errors.New("why"))
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err == nil {
 		t.Error("a conflict is not tried again")
 	}
+	r.clock.SetTime(start.Add(3 * time.Minute))
 	r.reconcile()
 	want("node-b is gone", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
 }

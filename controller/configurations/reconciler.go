@@ -93,30 +93,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(key)
 		return reconcile.Result{}, nil
 	}
+	if early := r.early(key, c); early > 0 && c.DeletionTimestamp == nil {
+		return reconcile.Result{RequeueAfter: early}, nil
+	}
 	remain, err := r.takeOff(ctx, c)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if c.DeletionTimestamp != nil {
-		if remain {
-			return reconcile.Result{RequeueAfter: akriAgain}, nil
+	var after time.Duration
+	if c.DeletionTimestamp == nil {
+		if after, err = r.writeStatus(ctx, key, c); err != nil {
+			return reconcile.Result{}, err
 		}
-		return reconcile.Result{}, nil
 	}
-	after, err := r.writeStatus(ctx, key, c)
 	if remain && (after == 0 || after > akriAgain) {
 		after = akriAgain
-	}
-	if err != nil {
-		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// writeStatus writes the status if it is another, and returns when to look again.
-func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, c *akriv0.Configuration) (time.Duration, error) {
+// early returns how long it is until a Configuration is to be looked at; if that is now, it notes that it was.
+func (r *Reconciler) early(key types.NamespacedName, c *akriv0.Configuration) time.Duration {
 	now := r.Clock.Now()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	t := r.times[key]
 	if t.first.IsZero() {
 		t.first = now
@@ -129,11 +129,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		t.looked = now
 	}
 	r.times[key] = t
-	r.mu.Unlock()
-	if wait > 0 {
-		return min(wait, Interval), nil
-	}
+	return min(wait, Interval)
+}
 
+// writeStatus writes the status if it is another, and returns when to look again.
+func (r *Reconciler) writeStatus(
+	ctx context.Context, key types.NamespacedName, c *akriv0.Configuration,
+) (time.Duration, error) {
+	now := r.Clock.Now()
+	r.mu.Lock()
+	t := r.times[key]
+	r.mu.Unlock()
 	summary := r.Inventory.Summary(key)
 	sum, instances := r.Brokers(key), r.Instances(key)
 	unknown := sum.Instances < summary.Instances-instances.Withheld
