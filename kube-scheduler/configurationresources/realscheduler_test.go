@@ -76,7 +76,8 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 		q.cache.Queue.Activator = handle
 		pods := informers.Core().V1().Pods()
 		var err error
-		if fed, err = pods.Informer().AddEventHandler(informer.Handler(q.cache.SetPod, q.cache.DeletePod, nil)); err != nil {
+		fed, err = pods.Informer().AddEventHandler(informer.Handler(q.cache.SetPod, q.cache.DeletePod, nil))
+		if err != nil {
 			return nil, err
 		}
 		p := newPlugin(q.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister())

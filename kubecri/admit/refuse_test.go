@@ -85,7 +85,8 @@ func TestARefusalIsAnEventOfThePod(t *testing.T) {
 				}
 			}
 			var events []corev1.Event
-			for deadline := time.Now().Add(time.Minute); len(events) != 1 || events[0].Count != tries; time.Sleep(2 * time.Millisecond) {
+			deadline := time.Now().Add(time.Minute)
+			for ; len(events) != 1 || events[0].Count != tries; time.Sleep(2 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("in a minute there was not one event with count %d: %v", tries, events)
 				}

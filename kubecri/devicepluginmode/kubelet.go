@@ -85,7 +85,8 @@ func (p *Plugins) followKubelet(ctx context.Context, every time.Duration) {
 		events, errs = watcher.Events, watcher.Errors
 	}
 	if err != nil {
-		logger.Error(err, "Cannot watch the kubelet's directory for device plugins: a kubelet that restarts is noticed late", "within", every)
+		logger.Error(err, "Cannot watch the kubelet's directory for device plugins: "+
+			"a kubelet that restarts is noticed late", "within", every)
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -159,7 +159,9 @@ func TestRegistration(t *testing.T) {
 
 	kubelet.end()
 	next := startKubelet(t, r.Directory)
-	await(t, "the next kubelet to have both lists", func() (bool, string) { return next.lists(next.first) == want, next.lists(next.first) })
+	await(t, "the next kubelet to have both lists", func() (bool, string) {
+		return next.lists(next.first) == want, next.lists(next.first)
+	})
 
 	s := r.servers[east()]
 	r.mu.Lock()

@@ -86,7 +86,8 @@ func TestTopRuns(t *testing.T) {
 	}()
 	await := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(screen.String(), text); time.Sleep(10 * time.Millisecond) {
+		deadline := time.Now().Add(time.Minute)
+		for ; !strings.Contains(screen.String(), text); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waited for %q on the screen, which is %q", text, screen.String())
 			}
