@@ -35,11 +35,8 @@ func TestWebhookOnAnAPIServer(t *testing.T) {
 
 	// Nobody answers: Configurations are stored, without delay.
 	r.check(r.try(wrong)) // and the client knows the API
-	began := time.Now()
 	r.check(r.akri.Create(t.Context(), configuration(t, "early", wrong)))
-	if took := time.Since(began); took >= 2*time.Second { // its timeout
-		t.Errorf("a Configuration took %s while there is no webhook", took)
-	}
+	r.withoutDelay("while there is no webhook")
 
 	r.controller("a", 10362)
 	r.awaitRefusal()
@@ -198,6 +195,21 @@ func (r *rig) samples(t *testing.T) {
 	}
 }
 
+// withoutDelay checks that a wrong Configuration is taken sooner than after the webhook's timeout. It is tried some
+// times, for the machine may be busy.
+func (r *rig) withoutDelay(when string) {
+	r.Helper()
+	fastest := time.Hour
+	for try := 0; fastest >= 2*time.Second && try < 10; try++ {
+		began := time.Now()
+		r.check(r.try(wrong))
+		fastest = min(fastest, time.Since(began))
+	}
+	if fastest >= 2*time.Second {
+		r.Errorf("a Configuration took %s %s", fastest, when)
+	}
+}
+
 // A replica that does not lead answers too; one that is killed holds nothing up.
 func (r *rig) replicas(t *testing.T) {
 	r.controller("b", 10363)
@@ -209,13 +221,10 @@ func (r *rig) replicas(t *testing.T) {
 	r.awaitRefusal()
 	r.check(r.Kill("b", control, syscall.SIGKILL))
 	r.await("wrong Configurations to be stored while the replica is down", func() (bool, string) {
-		began := time.Now()
 		err := r.try(wrong)
-		if took := time.Since(began); took >= 2*time.Second { // its timeout
-			t.Errorf("a Configuration took %s while the webhook was down", took)
-		}
 		return err == nil, fmt.Sprint(err)
 	})
+	r.withoutDelay("while the webhook was down")
 	r.check(r.Start("b", control))
 	r.awaitRefusal()
 	if n := countCertificates(r.bundle()); n != 2 {

@@ -72,6 +72,16 @@ func (s *server) dial(t *testing.T, from string) net.Conn {
 	return c
 }
 
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for until := time.Now().Add(deadline); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("waited %v for %s", deadline, what)
+		}
+	}
+}
+
 func ask(t *testing.T, c net.Conn) error {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
@@ -173,11 +183,7 @@ func TestClosedConnectionsDoNotCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		for until := time.Now().Add(deadline); s.open() > 0; {
-			if time.Now().After(until) {
-				t.Fatalf("%d are open", s.open())
-			}
-		}
+		eventually(t, "no connection to be open", func() bool { return s.open() == 0 })
 	}
 	if dropped := s.dropped.Load(); dropped != 0 || len(s.bounded.from) != 0 {
 		t.Errorf("%d were dropped, %v remain", dropped, s.bounded.from)

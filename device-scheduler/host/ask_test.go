@@ -308,8 +308,8 @@ func TestCountWhileRemoteIsAsked(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("waited 10 s for a pod to be counted")
+	case <-time.After(time.Minute):
+		t.Error("waited a minute for a pod to be counted")
 	}
 	close(g.leave)
 	<-ended

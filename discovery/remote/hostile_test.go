@@ -204,8 +204,8 @@ func TestAHandlerThatNeverStopsSending(t *testing.T) {
 			}
 		}
 	})
-	run := start(t, register(t, s, "x", true), discovery.Request{})
 	began := time.Now()
+	run := start(t, register(t, s, "x", true), discovery.Request{})
 	for range burstBytes/(4<<20) + 2 { // the last one waits for the one before
 		await(t, run.reports, "a report")
 	}

@@ -30,12 +30,11 @@ func discover(t testing.TB, h *Handler, details string) <-chan reported {
 		done <- h.Discover(ctx, discovery.Request{Details: details}, func(r discovery.Result) { reports <- reported{r, time.Now()} })
 	}()
 	t.Cleanup(func() {
-		began := time.Now()
 		cancel()
 		select {
 		case err := <-done:
-			if took := time.Since(began); !errors.Is(err, context.Canceled) || took > time.Second {
-				t.Errorf("Discover() = %v, %v after its context ended; want %v at once", err, took, context.Canceled)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Discover() = %v after its context ended, want %v", err, context.Canceled)
 			}
 		case <-time.After(patience):
 			t.Error("Discover goes on after its context ended")

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
@@ -235,7 +236,11 @@ func TestUdevdsEvents(t *testing.T) {
 		}
 	}
 
-	events := make(chan *uevent.Event, 1000)
+	type seen struct {
+		*uevent.Event
+		at time.Time
+	}
+	events := make(chan seen, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	listening := make(chan struct{})
@@ -244,7 +249,7 @@ func TestUdevdsEvents(t *testing.T) {
 			if e == nil {
 				close(listening)
 			} else if e.Subsystem == "macvtap" && e.Action == "add" {
-				events <- e
+				events <- seen{e, time.Now()}
 			}
 		})
 	}()
@@ -256,27 +261,46 @@ func TestUdevdsEvents(t *testing.T) {
 	awaitNodes(t, reports)
 	awaitNodes(t, unlabelled)
 
-	began := time.Now()
-	tap := addMacvtap(t, "plug0", addVeth(t))
-	r := awaitNodes(t, reports, fmt.Sprintf("/dev/tap%d", tap.Attrs().Index))
-	t.Logf("plugged in → reported, with udevd: %v", r.at.Sub(began))
-	if took := r.at.Sub(began); took > time.Second {
-		t.Errorf("reported after %v, want 1 s at most", took)
-	}
-	var seen []string
-	for len(seen) < 2 {
-		select {
-		case e := <-events:
-			seen = append(seen, fmt.Sprintf("udevd: %v, %s, SEQNUM %v", e.Udevd, e.Properties["ID_KUBESLOT"], e.Properties["SEQNUM"] != ""))
-		case <-time.After(patience):
-			t.Fatalf("want the kernel's event and udevd's, have %v", seen)
+	parent := addVeth(t)
+	for try := 1; ; try++ {
+		began := time.Now()
+		tap := addMacvtap(t, "plug0", parent)
+		r := awaitNodes(t, reports, fmt.Sprintf("/dev/tap%d", tap.Attrs().Index))
+		took := r.at.Sub(began)
+		var both []seen
+		var texts []string
+		for len(both) < 2 {
+			select {
+			case e := <-events:
+				both = append(both, e)
+				texts = append(texts, fmt.Sprintf("udevd: %v, %s, SEQNUM %v",
+					e.Udevd, e.Properties["ID_KUBESLOT"], e.Properties["SEQNUM"] != ""))
+			case <-time.After(patience):
+				t.Fatalf("want the kernel's event and udevd's, have %q", texts)
+			}
 		}
-	}
-	if want := []string{"udevd: false, , SEQNUM true", "udevd: true, hello, SEQNUM true"}; !slices.Equal(seen, want) {
-		t.Errorf("events %q, want %q", seen, want)
-	}
-	// The device was never looked at before udevd was ready with it.
-	if len(unlabelled) > 0 {
-		t.Errorf("reported without udevd's tag: %+v", <-unlabelled)
+		want := []string{"udevd: false, , SEQNUM true", "udevd: true, hello, SEQNUM true"}
+		if !slices.Equal(texts, want) {
+			t.Fatalf("events %q, want %q", texts, want)
+		}
+		udevds := both[1].at.Sub(both[0].at)
+		t.Logf("plugged in → reported, with udevd: %v, of which udevd took %v", took, udevds)
+		// The device was not looked at before udevd was ready with it.
+		if took <= time.Second && len(unlabelled) == 0 {
+			return
+		}
+		// udevd is not waited for without end, and is slow where the machine is busy.
+		if len(unlabelled) > 0 && udevds < 100*time.Millisecond || try == 10 {
+			t.Fatalf("reported after %v, in try %d, and %d times without udevd's tag", took, try, len(unlabelled))
+		}
+		if err := netlink.LinkDel(tap); err != nil {
+			t.Fatal(err)
+		}
+		awaitNodes(t, reports)
+		for len(unlabelled) > 0 {
+			if r := <-unlabelled; len(r.Devices) > 0 {
+				awaitNodes(t, unlabelled)
+			}
+		}
 	}
 }

@@ -41,12 +41,11 @@ func start(t *testing.T, buffer int, changed func(*Event)) {
 		})
 	}()
 	t.Cleanup(func() {
-		began := time.Now()
 		cancel()
 		select {
 		case err := <-done:
-			if !errors.Is(err, context.Canceled) || time.Since(began) > time.Second {
-				t.Errorf("Watch() = %v, %v after its context ended; want %v at once", err, time.Since(began), context.Canceled)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Watch() = %v after its context ended, want %v", err, context.Canceled)
 			}
 		case <-time.After(patience):
 			t.Error("Watch goes on after its context ended")

@@ -97,21 +97,31 @@ func describe(r discovery.Result) string {
 // several devices change and the machine is slow.
 func (d *discoverer) wants(want string, between ...string) time.Time {
 	d.t.Helper()
+	got := d.next(want)
+	for slices.Contains(between, got) {
+		got = d.next(want)
+	}
+	if got != want {
+		d.t.Fatalf("reported %q, want %q", got, want)
+	}
+	return time.Now()
+}
+
+// next waits for the next report, which is to be want.
+func (d *discoverer) next(want string) string {
+	d.t.Helper()
 	select {
 	case r := <-d.reports:
-		got := describe(r)
-		if slices.Contains(between, got) && !r.Shared {
-			return d.wants(want, between...)
+		if r.Shared {
+			d.t.Fatalf("reported %q as shared", describe(r))
 		}
-		if got != want || r.Shared {
-			d.t.Fatalf("reported %q, shared %t, want %q", got, r.Shared, want)
-		}
+		return describe(r)
 	case err := <-d.done:
 		d.t.Fatalf("Discover ended with %v while waiting for %q", err, want)
 	case <-time.After(30 * time.Second):
 		d.t.Fatalf("no report of %q within 30 s", want)
 	}
-	return time.Now()
+	panic("unreachable")
 }
 
 const (
@@ -123,27 +133,42 @@ func TestReplugAndReenumeration(t *testing.T) {
 	d := discover(t, `{devices: [{vendor: "10c4", product: ea60}], containerPath: /dev/zigbee}`)
 	d.wants("")
 
-	start := time.Now()
-	d.plug("zigbee")
-	// One report, with the right node, though the parts came one by one.
-	if took := d.wants(zigbeeID + " /dev/zigbee=ttyUSB2").Sub(start); took > soon {
-		t.Errorf("plugged in and reported after %v, want at most %v", took, soon)
+	// The fastest of some tries, for the machine may be busy.
+	in, out := time.Hour, time.Hour
+	for try := 0; try == 0 || max(in, out) > soon && try < 5; try++ {
+		start := time.Now()
+		d.plug("zigbee")
+		// One report, with the right node, though the parts came one by one.
+		in = min(in, d.wants(zigbeeID+" /dev/zigbee=ttyUSB2").Sub(start))
+		start = time.Now()
+		d.unplug(controller + "/usb1/1-2")
+		out = min(out, d.wants("").Sub(start))
 	}
-
-	// A reset: other numbers, the same device. It is not gone in between.
-	d.unplug(controller + "/usb1/1-2")
-	d.plug("zigbee-again")
-	d.wants(zigbeeID + " /dev/zigbee=ttyUSB5")
-
-	start = time.Now()
-	d.unplug(controller + "/usb1/1-2")
-	if took := d.wants("").Sub(start); took > soon {
-		t.Errorf("unplugged and reported after %v, want at most %v", took, soon)
+	if max(in, out) > soon {
+		t.Errorf("plugged in and reported after %v, and unplugged after %v, want at most %v", in, out, soon)
 	}
 
 	// Back, with other numbers: the same ID and path.
-	d.plug("zigbee")
-	d.wants(zigbeeID + " /dev/zigbee=ttyUSB2")
+	d.plug("zigbee-again")
+	d.wants(zigbeeID + " /dev/zigbee=ttyUSB5")
+
+	// A reset: other numbers, the same device. It is not gone in between, if the machine is fast enough.
+	resets := []struct{ name, node string }{{"zigbee", "ttyUSB2"}, {"zigbee-again", "ttyUSB5"}}
+	for try := 0; ; try++ {
+		reset := resets[try%2]
+		start := time.Now()
+		d.unplug(controller + "/usb1/1-2")
+		d.plug(reset.name)
+		want := zigbeeID + " /dev/zigbee=" + reset.node
+		got := d.next(want)
+		if got == want {
+			break
+		}
+		if took := time.Since(start); got != "" || took < goneDelay || try == 5 {
+			t.Fatalf("reported %q after %v, want %q", got, took, want)
+		}
+		d.wants(want)
+	}
 
 	// Others of no concern are not reported.
 	d.plug("webcam")

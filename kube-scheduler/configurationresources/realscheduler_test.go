@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -70,10 +71,13 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
 	informers := scheduler.NewInformerFactory(q.client, 0, nil)
+	var fed cache.ResourceEventHandlerRegistration
 	factory := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		q.cache.Queue.Activator = handle
 		pods := informers.Core().V1().Pods()
-		if _, err := pods.Informer().AddEventHandler(informer.Handler(q.cache.SetPod, q.cache.DeletePod, nil)); err != nil {
+		var err error
+		fed, err = pods.Informer().AddEventHandler(informer.Handler(q.cache.SetPod, q.cache.DeletePod, nil))
+		if err != nil {
 			return nil, err
 		}
 		p := newPlugin(q.cache, handle, pods.Lister(), informers.Policy().V1().PodDisruptionBudgets().Lister())
@@ -99,6 +103,7 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
 	check(q.scheduler.WaitForHandlersSync(ctx))
+	eventually(t, "the ledger to have the pods that there are", fed.HasSynced)
 	done := make(chan struct{})
 	go func() { q.scheduler.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
@@ -172,7 +177,10 @@ func (q *realScheduler) rest() int {
 	q.Helper()
 	q.eventually("the scheduler's queue to be empty", func() bool {
 		s := q.scheduler.SchedulingQueue
-		return q.cache.Queue.Idle() && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ())+len(s.InFlightPods()) == 0
+		none := func(pods []*v1.Pod) bool { return len(pods) == 0 }
+		// In the order of a pod's way, which would have to make a whole round meanwhile to be missed.
+		return q.cache.Queue.Idle() && none(s.InFlightPods()) && none(s.PodsInBackoffQ()) && none(s.PodsInActiveQ()) &&
+			none(s.InFlightPods())
 	})
 	return int(q.tries.Load())
 }

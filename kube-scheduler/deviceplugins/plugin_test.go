@@ -20,7 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-const deadline = 20 * time.Second
+const deadline = 2 * time.Minute
 
 // eventually waits until the condition holds, and says what it waited for.
 func eventually(t *testing.T, what string, holds func() bool) {

@@ -79,7 +79,7 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Confi
 
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := check()
 		if err == nil {

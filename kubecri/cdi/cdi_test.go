@@ -157,7 +157,7 @@ func (s *source) set(instances ...string) {
 func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var got []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 			return
 		}
 	}
-	t.Fatalf("the directory has %q, and in 10 s did not come to have %q", got, want)
+	t.Fatalf("the directory has %q, and in a minute did not come to have %q", got, want)
 }
 
 // Files follow the devices; one of a former life stays until its device is known
@@ -221,8 +221,8 @@ func TestSpecsAreWrittenOnceTheyCanBe(t *testing.T) {
 	for range 4 { // it could not, and tries again
 		select {
 		case <-looks.times:
-		case <-time.After(10 * time.Second):
-			t.Fatal("in 10 s it did not try again")
+		case <-time.After(time.Minute):
+			t.Fatal("in a minute it did not try again")
 		}
 	}
 	go func() {

@@ -48,7 +48,7 @@ func TestPromisedContainersStopInParallel(t *testing.T) {
 					select {
 					case <-all:
 						return nil
-					case <-time.After(3 * time.Second):
+					case <-time.After(time.Minute):
 						return errors.New("the others are not stopped meanwhile")
 					}
 				}
@@ -79,21 +79,21 @@ func TestHangingRenewalDelaysNoStop(t *testing.T) {
 	a, _ := promising(t)
 	var hang atomic.Bool
 	f := start(t, a, &fakeRuntime{}, setup{leases: true, clock: clock, hangs: func(ctx context.Context) {
-		if hang.Load() {
-			<-ctx.Done()
+		if !hang.Load() {
+			return
 		}
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > fenceStopRetry {
+			t.Errorf("a renewal right before a stop has until %v, or for ever (%t)", deadline, !ok)
+		}
+		<-ctx.Done()
 	}})
 	f.begin(t, "c1", "u1", "cam-a1-0")
 	hang.Store(true)
 	clock.Step(60*time.Second - 50*time.Millisecond)
-	began := time.Now()
 	f.keepPromises(t.Context())
 	clock.Step(50 * time.Millisecond)
 	f.keepPromises(t.Context())
 	await(t, "the stop", func() bool { return !f.runs(t, "c1") })
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the stop took %v", took)
-	}
 }
 
 // A container that has been created and not started is removed, for the runtime does not stop it, and
@@ -269,16 +269,22 @@ func TestNoPromiseWithoutCheckpoint(t *testing.T) {
 // Silence is measured by a clock that counts the time that the machine was suspended.
 func TestSilenceCountsSuspend(t *testing.T) {
 	c := silenceClock(clock.RealClock{})
-	text, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		t.Fatal(err)
+	uptime := func() float64 {
+		t.Helper()
+		text, err := os.ReadFile("/proc/uptime")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seconds, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seconds
 	}
-	uptime, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := c.Now().Sub(time.Unix(0, 0)).Seconds() - uptime; d < -1 || d > 1 {
-		t.Errorf("%v s from the time since the start", d)
+	before := uptime()
+	now := c.Now().Sub(time.Unix(0, 0)).Seconds()
+	if after := uptime(); now < before-1 || now > after+1 {
+		t.Errorf("%v s since the start, want %v to %v", now, before, after)
 	}
 	if fake := clocktesting.NewFakeClock(time.Now()); silenceClock(fake) != clock.PassiveClock(fake) {
 		t.Error("another clock than was given")

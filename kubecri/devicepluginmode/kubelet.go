@@ -70,11 +70,11 @@ func (p *Plugins) attendSoon() {
 }
 
 // followKubelet registers the plugins whenever the kubelet starts: it removes all sockets
-// in its directory and then makes its own.
-func (p *Plugins) followKubelet(ctx context.Context) {
+// in its directory and then makes its own. Without any news of them they are looked at so often.
+func (p *Plugins) followKubelet(ctx context.Context, every time.Duration) {
 	logger := klog.FromContext(ctx)
 	if err := os.MkdirAll(p.Directory, 0o750); err != nil {
-		logger.Error(err, "Cannot make the kubelet's directory for device plugins; trying to watch it", "every", attendEvery)
+		logger.Error(err, "Cannot make the kubelet's directory for device plugins; trying to watch it", "every", every)
 	}
 	var events chan fsnotify.Event
 	var errs chan error
@@ -85,9 +85,10 @@ func (p *Plugins) followKubelet(ctx context.Context) {
 		events, errs = watcher.Events, watcher.Errors
 	}
 	if err != nil {
-		logger.Error(err, "Cannot watch the kubelet's directory for device plugins: a kubelet that restarts is noticed late", "within", attendEvery)
+		logger.Error(err, "Cannot watch the kubelet's directory for device plugins: "+
+			"a kubelet that restarts is noticed late", "within", every)
 	}
-	ticker := time.NewTicker(attendEvery)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		var retry <-chan time.Time

@@ -129,7 +129,7 @@ func (p *Plugins) Run(ctx context.Context) {
 		return
 	}
 	p.removeOldSockets(logger)
-	p.running.Go(func() { p.followKubelet(ctx) })
+	p.running.Go(func() { p.followKubelet(ctx, attendEvery) })
 	p.running.Go(func() { // until then there is what the checkpoint has
 		for _, informer := range p.informers() {
 			if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {

@@ -176,7 +176,9 @@ func pid(t *testing.T, handler discovery.Handler) (int, *discovering) {
 	panic("not reached")
 }
 
+// exists also says no of a process that has ended, and that nobody has waited for.
 func exists(pid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-	return err == nil
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z")
 }

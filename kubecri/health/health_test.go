@@ -3,8 +3,8 @@ package health
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 func check(name string, advice bool, err error) Check {
@@ -51,14 +53,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestServesUntilTheContextIsDone(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := fmt.Sprint("127.0.0.1:", need.Port(t))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	e := Endpoints{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "numbers") })}

@@ -56,7 +56,7 @@ func TestConditions(t *testing.T) {
 	says := func(want string) {
 		t.Helper()
 		got := ""
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			n, err := client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -70,7 +70,7 @@ func TestConditions(t *testing.T) {
 				return
 			}
 		}
-		t.Fatalf("waited 10 s for conditions %q, got %q", want, got)
+		t.Fatalf("waited a minute for conditions %q, got %q", want, got)
 	}
 	r.Set(Condition{Type: "kubeslot.io/X", Status: corev1.ConditionFalse, Message: "no"})
 	says("Ready=True: kubeslot.io/X=False:no")

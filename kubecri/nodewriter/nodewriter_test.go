@@ -75,7 +75,7 @@ func (r *rig) patches() (all []string) {
 
 func (r *rig) await(t *testing.T, what string, is func(*corev1.Node) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			node, err := r.client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
 			return err == nil && is(node), err

@@ -210,9 +210,9 @@ func (f *fakeRuntime) lastCreate() *runtimeapi.CreateContainerRequest {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("in 15 s it did not come about that %s", what)
+			t.Fatalf("in a minute it did not come about that %s", what)
 		}
 	}
 }

@@ -219,13 +219,10 @@ func TestCancellationReachesTheRuntimeAndLeavesNothing(t *testing.T) {
 func TestRuntimeAbsentThenBack(t *testing.T) {
 	dir := t.TempDir()
 	c := newChainIn(t, dir, nil, false)
-	start := time.Now()
+	// A call that waited for the runtime would end with c.ctx, and another code.
 	_, err := c.runtimeClient.Version(c.ctx, &runtimeapi.VersionRequest{})
 	if status.Code(err) != codes.Unavailable {
 		t.Fatalf("without a runtime: %v, want Unavailable", err)
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("it took %s to say so", took)
 	}
 	version := func() bool {
 		_, err := c.runtimeClient.Version(c.ctx, &runtimeapi.VersionRequest{})

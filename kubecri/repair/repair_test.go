@@ -136,20 +136,20 @@ func (f *fixture) wantStopped(t *testing.T, id string) {
 		if got != id {
 			t.Errorf("stopped %s, want %s", got, id)
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatalf("waited 10 s for container %s to be stopped", id)
+	case <-time.After(time.Minute):
+		t.Fatalf("waited a minute for container %s to be stopped", id)
 	}
 }
 
 func (f *fixture) wantCondition(t *testing.T, parts ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		got := f.condition()
 		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(got, part) }) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 10 s for the condition to say %q, it says %q", parts, got)
+			t.Fatalf("waited a minute for the condition to say %q, it says %q", parts, got)
 		}
 	}
 }

@@ -288,7 +288,7 @@ func (s *story) run(t *testing.T, as string, line ...string) string {
 	o, out, errOut := s.options(as)
 	root := newRoot(o)
 	root.SetArgs(line)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ran, err := root.ExecuteContextC(ctx)
 	code := o.exitCode(ctx, ran.Name(), err)

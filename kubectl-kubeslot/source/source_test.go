@@ -133,10 +133,11 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// awaited waits until the condition holds.
+// awaited waits until the condition holds: a watch that has failed for a while is tried again after half a
+// minute.
 func awaited(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s", what)
 		}

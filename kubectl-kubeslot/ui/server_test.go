@@ -17,7 +17,7 @@ import (
 
 // A stream of updates lives longer than the server's timeouts.
 func TestStreamsOutliveTimeouts(t *testing.T) {
-	const timeout = 300 * time.Millisecond
+	const timeout = time.Second // long enough for the handshake of a busy machine
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -41,7 +41,7 @@ func TestStreamsOutliveTimeouts(t *testing.T) {
 			if response.Proto != name {
 				t.Fatalf("it is served with %s", response.Proto)
 			}
-			for i := 0; time.Since(began) < 4*timeout; i++ {
+			for i := 0; time.Since(began) < 2*timeout; i++ {
 				what := fmt.Sprint("failure ", i, ".")
 				c.fail(errors.New(what))
 				for !strings.Contains(lines.Text(), what) {
@@ -68,7 +68,7 @@ func TestSlowRequestsAreGivenUp(t *testing.T) {
 	}
 	defer connection.Close()
 	fmt.Fprintf(connection, "POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\ntoken=")
-	if err := connection.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(connection); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {

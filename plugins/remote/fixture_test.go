@@ -20,7 +20,7 @@ import (
 )
 
 // deadline is how long a test waits for what is to happen.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // eventually waits until there is no error.
 func eventually(t *testing.T, check func() error) {

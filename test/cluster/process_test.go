@@ -23,17 +23,17 @@ func TestStopped(t *testing.T) {
 	if err := id.signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); !id.stopped(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !id.stopped(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("waited 10s for the process to stop")
+			t.Fatal("waited a minute for the process to stop")
 		}
 	}
 	if err := id.signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); id.stopped(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); id.stopped(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("waited 10s for the process to go on")
+			t.Fatal("waited a minute for the process to go on")
 		}
 	}
 }

@@ -143,7 +143,7 @@ func TestBrokerOfANodeThatIsCutOff(t *testing.T) {
 		return name
 	}
 	r.awaitRunning(moved("free"))
-	if took := time.Since(notReady); took > 15*time.Second { // an eviction takes minutes
+	if took := time.Since(notReady); took > time.Minute { // an eviction takes minutes
 		t.Errorf("a broker that needs no slot runs on %s %s after its node was seen not Ready", other, took)
 	}
 	r.awaitPending(moved("cut"), "1 held")

@@ -156,7 +156,7 @@ func TestBrokersOfANodeThatDies(t *testing.T) {
 	r.cordon(nodeA, false)
 	r.awaitMade(onA("spare"))
 	r.awaitRunning(onA("spare"))
-	if took := time.Since(notReady); took > 15*time.Second { // an eviction takes minutes
+	if took := time.Since(notReady); took > time.Minute { // an eviction takes minutes
 		t.Errorf("with a free slot the broker runs on %s %s after its node was seen not Ready", nodeA, took)
 	}
 	for _, name := range []string{"removed", "forgotten"} {

@@ -103,7 +103,7 @@ func TestInstancesAreAView(t *testing.T) {
 	r.agree("waiter", "view", 1)
 	begin := time.Now()
 	r.awaitView("view")
-	if took := time.Since(begin); took > 10*time.Second { // one write a second
+	if took := time.Since(begin); took > time.Minute { // one write a second, and the machine may be busy
 		t.Errorf("the Instances show the new claims after %s", took)
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/deploy/monitoring"
 	"github.com/kubeslot/kubeslot/test/cluster"
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // prometheus is a real one, which reads the metrics of a cluster's components and
@@ -131,7 +132,7 @@ func startPrometheus(t *testing.T, bin string, c *cluster.Cluster) *prometheus {
 			t.Fatal(err)
 		}
 	}
-	p := &prometheus{address: freeAddress(t), began: time.Now()}
+	p := &prometheus{address: fmt.Sprint("127.0.0.1:", need.Port(t)), began: time.Now()}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -158,16 +159,6 @@ func startPrometheus(t *testing.T, bin string, c *cluster.Cluster) *prometheus {
 		return response.StatusCode == http.StatusOK, response.Status
 	})
 	return p
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get asks the API.

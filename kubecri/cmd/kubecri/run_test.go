@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // fakeRuntime answers Version, which is all that /readyz asks for, and CreateContainer.
@@ -61,19 +63,14 @@ func unreachableAPI(t *testing.T, dir string) string {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprint("127.0.0.1:", need.Port(t))
 }
 
 // await asks a path until it answers with the code and all the parts.
 func await(t *testing.T, url string, code int, parts ...string) {
 	t.Helper()
 	last := ""
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		resp, err := http.Get(url)
 		if err != nil {
 			last = err.Error()
@@ -97,7 +94,7 @@ func await(t *testing.T, url string, code int, parts ...string) {
 func awaitMode(t *testing.T, path string, want os.FileMode) {
 	t.Helper()
 	var is os.FileMode
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue
@@ -112,7 +109,7 @@ func awaitMode(t *testing.T, path string, want os.FileMode) {
 // awaitState waits until systemd is told the state.
 func awaitState(t *testing.T, manager *net.UnixConn, want string) {
 	t.Helper()
-	if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := manager.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for buffer := make([]byte, 100); ; {

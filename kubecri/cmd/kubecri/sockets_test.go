@@ -76,7 +76,7 @@ func TestFollowHolders(t *testing.T) {
 	c.Start(ctx.Done())
 	await := func(n int) {
 		t.Helper()
-		if wait.PollUntilContextTimeout(ctx, time.Millisecond, 20*time.Second, true,
+		if wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true,
 			func(context.Context) (bool, error) {
 				all, ok := c.holders()
 				return ok && len(all) == n, nil
