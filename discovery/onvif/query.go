@@ -3,6 +3,7 @@ package onvif
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -79,6 +80,12 @@ func newQuery(d details, request discovery.Request, client *client) *query {
 // start asks the candidates that are to be asked now. It returns whether there are some
 // of which nothing is known yet, and when to call it again at the latest; zero for never.
 func (q *query) start(ctx context.Context, candidates []candidate, now time.Time) (pending bool, next time.Time) {
+	type turn struct {
+		*fact
+		of candidate
+		at verified
+	}
+	var turns []turn
 	old := q.facts
 	q.facts = make(map[factKey]*fact, len(candidates))
 	for _, c := range candidates {
@@ -98,17 +105,19 @@ func (q *query) start(ctx context.Context, candidates []candidate, now time.Time
 				next = earlier(next, f.due)
 				continue
 			}
-			if q.running == maxQueries {
-				continue // the next result calls for it
-			}
-			f.asking, f.version, f.due = true, c.version, now.Add(minQueryInterval)
-			q.running++
-			login := q.credentials.of(c.uuid)
-			go func() {
-				n, err := q.client.network(ctx, v.target, login, v.offset)
-				q.results <- queryResult{f, c.uuid, v.xaddr, n, err}
-			}()
+			turns = append(turns, turn{f, c, v})
 		}
+	}
+	// Who waits longest goes first: those that never answer keep no other waiting.
+	slices.SortStableFunc(turns, func(a, b turn) int { return a.due.Compare(b.due) })
+	for _, t := range turns[:min(len(turns), maxQueries-q.running)] { // the next result calls for the others
+		t.asking, t.version, t.due = true, t.of.version, now.Add(minQueryInterval)
+		q.running++
+		login := q.credentials.of(t.of.uuid)
+		go func() {
+			n, err := q.client.network(ctx, t.at.target, login, t.at.offset)
+			q.results <- queryResult{t.fact, t.of.uuid, t.at.xaddr, n, err}
+		}()
 	}
 	return pending, next
 }
