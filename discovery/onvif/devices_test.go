@@ -169,6 +169,20 @@ func TestQuery(t *testing.T) {
 	<-q.results
 }
 
+// That a camera did not answer once does not keep it from the user that it refuses the login.
+func TestEachKindOfFailureIsAWarning(t *testing.T) {
+	var warnings []string
+	request := discovery.Request{Properties: propertiesOf("username_default", "u", "password_default", "p"),
+		Warn: func(message string) { warnings = append(warnings, message) }}
+	q := newQuery(details{}, request, newClient(anyAddress))
+	for _, err := range []error{errors.New("broken"), errNotAuthorized, errors.New("broken"), errNotAuthorized} {
+		q.finish(t.Context(), queryResult{&fact{}, "a", "http://10.0.0.5/d", network{}, err}, time.Now())
+	}
+	if len(warnings) != 2 || !strings.Contains(warnings[0], "broken") || !strings.Contains(warnings[1], "refused the login") {
+		t.Errorf("warned of %q, want both failures, once", warnings)
+	}
+}
+
 func TestQueriesAreBounded(t *testing.T) {
 	q := newQuery(details{}, discovery.Request{}, newClient(anyAddress))
 	var candidates []candidate

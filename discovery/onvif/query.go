@@ -43,9 +43,16 @@ type query struct {
 	results     chan queryResult
 	facts       map[factKey]*fact
 	running     int
-	warned      map[string]bool               // by UUID
+	warned      map[warned]bool
 	unanswered  map[string]bool               // warned of, by UUID
 	last        map[string][]discovery.Device // of the last result, by UUID
+}
+
+// warned is what the user was warned of: that a camera does not tell its addresses, or
+// refuses to.
+type warned struct {
+	uuid    string
+	refused bool
 }
 
 type factKey struct{ uuid, xaddr string }
@@ -72,7 +79,7 @@ func newQuery(d details, request discovery.Request, client *client) *query {
 	return &query{
 		details: d, credentials: parseCredentials(request), request: request, client: client,
 		// Room for all that run: none of them waits for a Discover that has ended.
-		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{},
+		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[warned]bool{},
 		unanswered: map[string]bool{},
 	}
 }
@@ -143,25 +150,28 @@ func (q *query) finish(ctx context.Context, r queryResult, now time.Time) {
 	q.warn(r)
 }
 
-// warn tells the user, once for each camera, of what a user can do something about.
+// warn tells the user, once for each camera and kind of failure, of what a user can do
+// something about.
 func (q *query) warn(r queryResult) {
-	uuid := r.uuid
+	uuid, key := r.uuid, warned{r.uuid, errors.Is(r.err, errNotAuthorized)}
 	login := q.credentials.of(uuid) != nil
-	if q.warned[uuid] || len(q.warned) >= maxWarnings || !login && !q.details.needsNetwork() {
+	if q.warned[key] || len(q.warned) >= maxWarnings || !login && !q.details.needsNetwork() {
 		return
 	}
-	q.warned[uuid] = true
+	q.warned[key] = true
 	consequence := "its IP and MAC address are not known"
 	if q.details.needsNetwork() {
 		consequence = "the filters ipAddresses and macAddresses leave it out"
 	}
 	switch {
-	case !errors.Is(r.err, errNotAuthorized):
+	case !key.refused:
 		q.request.Warnf("onvif: camera %s: %v, so %s", uuid, r.err, consequence)
 	case login:
-		q.request.Warnf("onvif: camera %s at %s refused the login that discoveryProperties have for it, so %s", uuid, r.xaddr, consequence)
+		q.request.Warnf("onvif: camera %s at %s refused the login that discoveryProperties have for it, so %s", uuid,
+			r.xaddr, consequence)
 	default:
-		q.request.Warnf("onvif: camera %s at %s wants a login, and discoveryProperties have none for it, so %s", uuid, r.xaddr, consequence)
+		q.request.Warnf("onvif: camera %s at %s wants a login, and discoveryProperties have none for it, so %s", uuid,
+			r.xaddr, consequence)
 	}
 }
 
