@@ -35,7 +35,7 @@ type browser struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	poke   chan struct{} // the cache has become due earlier
-	rescan chan struct{} // interfaces may have changed, or a socket has failed
+	rescan chan struct{} // interfaces may have changed
 
 	mu          sync.Mutex
 	cache       *cache
@@ -288,6 +288,9 @@ func (b *browser) update(all []netif.Interface, links, fresh map[int]bool, failu
 		}
 	}
 	b.err = nil
+	if len(all) == 0 {
+		b.warn(netif.None)
+	}
 	for _, failure := range failures {
 		b.warn(failure.Error())
 	}

@@ -23,7 +23,7 @@ const (
 	// maxTTL bounds what a record can ask for. RFC 6762 10 recommends 75 minutes.
 	maxTTL = 24 * time.Hour
 
-	maxInstances = 4096 // of all services on one interface
+	maxInstances = 2048 // of all services on one interface
 	maxAddresses = 16   // of one host on one interface
 )
 

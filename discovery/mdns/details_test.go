@@ -80,9 +80,13 @@ func TestDetails(t *testing.T) {
 }
 
 func instanceNamed(label string, txt ...string) found {
+	data := ""
+	for _, item := range txt {
+		data += string([]byte{byte(len(item))}) + item
+	}
 	return found{
 		label: label, service: service{text: "_http._tcp"}, host: "lamp.local", port: 80,
-		addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}, txt: txt,
+		addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}, txt: data,
 	}
 }
 

@@ -62,7 +62,7 @@ type attribute struct{ key, value string }
 // compared without case, the first counts (RFC 6763 6.4).
 func (f *found) attributes() (attributes []attribute) {
 	seen := map[string]bool{}
-	for _, item := range f.txt {
+	for item := range txtStrings(f.txt) {
 		key, value, _ := strings.Cut(item, "=")
 		key = foldASCII(key)
 		if key == "" || seen[key] || !printable(key) {

@@ -3,8 +3,14 @@ package mdns
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/kubeslot/kubeslot/discovery"
 )
 
 // A host on the network can announce as many instances as it likes. They are bounded,
@@ -62,6 +68,54 @@ func TestInstancesWithoutEnd(t *testing.T) {
 	if found := c.snapshot(s); len(found) != 1 || found[0].label != "Lamp" {
 		t.Errorf("found %+v, want the lamp", found)
 	}
+}
+
+// As many instances as there may be, each with all that one may have, leave the worker room
+// for what other handlers hear: it has 256 MiB in all.
+func TestMemoryOfAFlood(t *testing.T) {
+	c := newCache(func() float64 { return 0 })
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := mustService(t, "_http._tcp")
+	d, err := parse(discovery.Request{Details: "services: [_http._tcp]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	c.addService(now, s)
+	c.addLink(now, 2, "eth0", nil, true)
+	for i := range maxInstances + 100 {
+		label, host := fmt.Sprintf("%063d", i), wireName(t, strings.Repeat("h", 63), strings.Repeat("h", 63), fmt.Sprintf("%063d", i), "local")
+		instance := wireName(t, label, "_http", "_tcp", "local")
+		m := &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}}
+		var txt []string
+		for k := range 4000 {
+			txt = append(txt, fmt.Sprint(k % 1000)[:1])
+		}
+		m.Answer = []dns.RR{&dns.TXT{Hdr: header(instance.String()+".", dns.TypeTXT, dns.ClassINET, 120), Txt: txt}}
+		records, err := parseResponse(pack(t, m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record{name: s.query, rtype: typePTR, ttl: 120, data: string(instance)},
+			record{name: instance, rtype: typeSRV, ttl: 120, data: "\x00\x00\x00\x00\x00\x50" + string(host)})
+		for a := range maxAddresses {
+			records = append(records, record{name: host, rtype: typeA, ttl: 120, data: string([]byte{10, 0, 0, byte(a)})})
+		}
+		c.receive(now, 2, records)
+	}
+	devices := d.devices(c.snapshot(s), nil)
+	if len(devices) != maxInstances {
+		t.Errorf("%d devices, want %d", len(devices), maxInstances)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if took := int64(after.HeapAlloc) - int64(before.HeapAlloc); took > 64<<20 {
+		t.Errorf("%d MiB are held", took>>20)
+	}
+	runtime.KeepAlive(c)
+	runtime.KeepAlive(devices)
 }
 
 // Records with a TTL of a second must not keep us asking all the time.

@@ -16,7 +16,7 @@ type found struct {
 	host      string // without the dot at the end
 	port      uint16
 	addresses []netip.Addr // the best first; link-local IPv6 with its zone
-	txt       []string     // "key=value" or "key"
+	txt       string       // the TXT record's data
 
 	// changing is true while addresses are outdated but still there: they are told
 	// once they are gone.
@@ -47,7 +47,7 @@ func (c *cache) snapshot(s service) []found {
 		label, _ := first.instance.name.cut()
 		f := found{label: label, service: s, host: srvTarget(srv).String(), port: srvPort(srv)}
 		if first.instance.txt != nil {
-			f.txt = txtStrings(first.instance.txt.data)
+			f.txt = first.instance.txt.data
 		}
 		var candidates []candidate
 		for _, p := range places[key] {

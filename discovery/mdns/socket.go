@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -106,21 +106,14 @@ func (s *socket) close() { _ = s.conn.Close() }
 // fails, or ctx ends.
 func (s *socket) read(ctx context.Context, receive func([]record)) error {
 	buffer := make([]byte, maxPacketBytes+1)
-	window, packets := time.Now(), 0
+	limit := rate.NewLimiter(maxPacketsPerSecond, maxPacketsPerSecond)
 	for {
+		if err := limit.Wait(ctx); err != nil {
+			return err
+		}
 		n, from, err := s.conn.ReadFromUDPAddrPort(buffer)
 		if err != nil {
 			return err
-		}
-		if packets++; packets > maxPacketsPerSecond {
-			if wait := time.Second - time.Since(window); wait > 0 {
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-time.After(wait):
-				}
-			}
-			window, packets = time.Now(), 0
 		}
 		if n > maxPacketBytes || from.Port() != port {
 			continue

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"strings"
 )
@@ -30,7 +31,8 @@ const (
 
 	maxNameBytes  = 254 // without the root label (RFC 1035 3.1)
 	maxLabelBytes = 63
-	maxPointers   = 32 // of compression, in one name
+	maxTXTBytes   = 1300 // kept of a TXT record: more is "not recommended" (RFC 6763 6.2)
+	maxPointers   = 32   // of compression, in one name
 
 	flagResponse  = 1 << 15
 	flagTruncated = 1 << 9
@@ -116,14 +118,17 @@ func (r record) address() netip.Addr {
 func srvPort(data string) uint16 { return uint16(data[4])<<8 | uint16(data[5]) }
 func srvTarget(data string) name { return name(data[6:]) }
 
-// txtStrings returns the strings of a TXT record's data.
-func txtStrings(data string) (items []string) {
-	for data != "" {
-		n := min(1+int(data[0]), len(data))
-		items = append(items, data[1:n])
-		data = data[n:]
+// txtStrings are the strings of a TXT record's data.
+func txtStrings(data string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for data != "" {
+			n := min(1+int(data[0]), len(data))
+			if !yield(data[1:n]) {
+				return
+			}
+			data = data[n:]
+		}
 	}
-	return items
 }
 
 var (
@@ -200,12 +205,16 @@ func parseRecord(packet []byte, offset int) (r record, next int, known bool, err
 		}
 		r.data = string(data)
 	case typeTXT:
-		r.data = string(data)
-		for at := 0; at < length; at += 1 + int(data[at]) {
-			if at+1+int(data[at]) > length {
+		kept := 0
+		for at := 0; at < length; {
+			if at += 1 + int(data[at]); at > length {
 				return record{}, 0, false, errMalformed
 			}
+			if at <= maxTXTBytes {
+				kept = at
+			}
 		}
+		r.data = string(data[:kept])
 	case typePTR, typeSRV:
 		fixed := 0
 		if r.rtype == typeSRV {

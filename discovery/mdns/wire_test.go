@@ -3,6 +3,7 @@ package mdns
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,8 +72,33 @@ func TestParseResponse(t *testing.T) {
 	if srvPort(got[1].data) != 8080 || srvTarget(got[1].data) != host {
 		t.Errorf("SRV of %q: port %d, target %v", got[1].data, srvPort(got[1].data), srvTarget(got[1].data))
 	}
-	if diff := cmp.Diff([]string{"path=/x", "flag"}, txtStrings(got[2].data)); diff != "" {
+	if diff := cmp.Diff([]string{"path=/x", "flag"}, slices.Collect(txtStrings(got[2].data))); diff != "" {
 		t.Errorf("TXT (-want +got):\n%s", diff)
+	}
+}
+
+// Of a TXT record the first strings are kept: what one costs is the same for all.
+func TestLongTXTRecords(t *testing.T) {
+	const instance = "Lamp._http._tcp.local."
+	for name, tc := range map[string]struct {
+		txt  []string
+		want int
+	}{
+		"long strings":  {slices.Repeat([]string{strings.Repeat("x", 199)}, 10), 6},
+		"empty strings": {slices.Repeat([]string{""}, 8000), maxTXTBytes},
+		"as long as may be": {[]string{strings.Repeat("x", 255), strings.Repeat("x", 255), strings.Repeat("x", 255),
+			strings.Repeat("x", 255), strings.Repeat("x", 255), strings.Repeat("x", 19)}, 6},
+	} {
+		m := &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}}
+		m.Answer = []dns.RR{&dns.TXT{Hdr: header(instance, dns.TypeTXT, dns.ClassINET, 120), Txt: tc.txt}}
+		got, err := parseResponse(pack(t, m))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		kept := slices.Collect(txtStrings(got[0].data))
+		if !slices.Equal(kept, tc.txt[:tc.want]) || len(got[0].data) > maxTXTBytes {
+			t.Errorf("%s: %d strings of %d bytes are kept, want %d", name, len(kept), len(got[0].data), tc.want)
+		}
 	}
 }
 
@@ -138,7 +164,11 @@ func FuzzParseResponse(f *testing.F) {
 				_ = srvPort(r.data)
 				_ = srvTarget(r.data).String()
 			case typeTXT:
-				txtStrings(r.data)
+				if len(r.data) > maxTXTBytes {
+					t.Fatalf("%d bytes of TXT", len(r.data))
+				}
+				for range txtStrings(r.data) {
+				}
 			case typeA, typeAAAA:
 				if !r.address().IsValid() {
 					t.Fatalf("invalid address %q", r.data)

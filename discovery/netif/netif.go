@@ -20,6 +20,10 @@ import (
 // device.
 var Default = []string{"!cali*", "!lxc*", "!veth*", "!azv*", "!gke*", "!eni*", "!nerdctl*", "!cilium_*", "!tunl*", "!kube-*", "!nodelocaldns"}
 
+// None says why nothing is found where List returns no interface.
+const None = "no network interface of this node is up, has a carrier, multicasts, has an address and is selected: " +
+	"no device can be heard"
+
 // maxInterfaces bounds the sockets on a node with a great many interfaces.
 const maxInterfaces = 128
 
@@ -33,7 +37,7 @@ type Interface struct {
 // List returns the interfaces that are up, have a carrier, can multicast, have an address
 // and are selected, at most 128. Patterns are globs of names; "!" before one leaves
 // interfaces out, and the last that matches counts. Default when nil; all interfaces when
-// empty. A malformed pattern matches nothing.
+// empty. A malformed pattern is an error: it may be to leave out what nobody trusts.
 //
 // Loopback and point-to-point interfaces and ports of bridges and bonds are never listed.
 // Veths with nothing but a link-local IPv6 address are the host's ends of pods' networks,
@@ -41,6 +45,11 @@ type Interface struct {
 func List(patterns []string) ([]Interface, error) {
 	if patterns == nil {
 		patterns = Default
+	}
+	for _, pattern := range patterns {
+		if _, err := path.Match(strings.TrimPrefix(pattern, "!"), ""); err != nil {
+			return nil, fmt.Errorf("network interfaces %q: %w", pattern, err)
+		}
 	}
 	links, err := dump(netlink.LinkList)
 	if err != nil {

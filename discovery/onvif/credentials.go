@@ -3,7 +3,6 @@ package onvif
 import (
 	"encoding/base64"
 	"encoding/json"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -158,5 +157,5 @@ func (p properties) list(name string) []string {
 		p.Warnf("discoveryProperties of %s: %s is no JSON list of names of properties: ignored", Name, name)
 		return nil
 	}
-	return slices.Compact(names)
+	return names
 }

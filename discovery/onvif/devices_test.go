@@ -169,6 +169,20 @@ func TestQuery(t *testing.T) {
 	<-q.results
 }
 
+// That a camera did not answer once does not keep it from the user that it refuses the login.
+func TestEachKindOfFailureIsAWarning(t *testing.T) {
+	var warnings []string
+	request := discovery.Request{Properties: propertiesOf("username_default", "u", "password_default", "p"),
+		Warn: func(message string) { warnings = append(warnings, message) }}
+	q := newQuery(details{}, request, newClient(anyAddress))
+	for _, err := range []error{errors.New("broken"), errNotAuthorized, errors.New("broken"), errNotAuthorized} {
+		q.finish(t.Context(), queryResult{&fact{}, "a", "http://10.0.0.5/d", network{}, err}, time.Now())
+	}
+	if len(warnings) != 2 || !strings.Contains(warnings[0], "broken") || !strings.Contains(warnings[1], "refused the login") {
+		t.Errorf("warned of %q, want both failures, once", warnings)
+	}
+}
+
 func TestQueriesAreBounded(t *testing.T) {
 	q := newQuery(details{}, discovery.Request{}, newClient(anyAddress))
 	var candidates []candidate
@@ -187,6 +201,31 @@ func TestQueriesAreBounded(t *testing.T) {
 	}
 }
 
+// Cameras that never answer are asked again and again, and keep no other waiting.
+func TestANewCameraIsAskedBeforeThoseThatFail(t *testing.T) {
+	q := newQuery(details{}, discovery.Request{}, newClient(anyAddress))
+	now := time.Unix(1000, 0)
+	at := func(uuid string) candidate {
+		return candidate{camera{uuid: uuid}, []verified{{target: target{xaddr: "http://127.0.0.1:1/"}}}}
+	}
+	var candidates []candidate
+	for i := range 3 * maxQueries {
+		candidates = append(candidates, at(fmt.Sprintf("a%02d", i)))
+	}
+	for range candidates {
+		q.start(t.Context(), candidates, now)
+		q.finish(t.Context(), <-q.results, now)
+	}
+	candidates = append(candidates, at("new"))
+	q.start(t.Context(), candidates, now.Add(time.Hour))
+	if !q.facts[factKey{"new", "http://127.0.0.1:1/"}].asking {
+		t.Errorf("%d others are asked, and not the new one", q.running)
+	}
+	for ; q.running > 0; q.running-- {
+		<-q.results
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	of := func(index int, name string, prefixes ...string) netif.Interface {
 		i := netif.Interface{Index: index, Name: name}
@@ -196,13 +235,15 @@ func TestEndpoints(t *testing.T) {
 		return i
 	}
 	got := endpoints([]netif.Interface{
-		of(2, "eth0", "10.7.3.9/24", "10.7.3.1/24", "fd77::1/64", "fe80::2/64", "fe80::1/64"),
+		of(2, "eth0", "10.7.3.9/24", "10.7.3.1/24", "192.168.1.9/24", "10.0.0.1/32", "fd77::1/64", "fe80::2/64", "fe80::1/64"),
 		of(3, "eth1", "fd78::1/64"), // no address to send multicast of link scope from
 		of(4, "eth2", "169.254.1.1/16"),
+		of(5, "eth3", "10.8.0.1/32"), // as some clouds give
 	})
 	want := []endpointAddress{
-		{2, "eth0", netip.MustParseAddr("10.7.3.9")}, {2, "eth0", netip.MustParseAddr("fe80::2")},
-		{4, "eth2", netip.MustParseAddr("169.254.1.1")},
+		{2, "eth0", netip.MustParseAddr("10.7.3.9")}, {2, "eth0", netip.MustParseAddr("192.168.1.9")}, // many cameras' own
+		{2, "eth0", netip.MustParseAddr("fe80::2")},
+		{4, "eth2", netip.MustParseAddr("169.254.1.1")}, {5, "eth3", netip.MustParseAddr("10.8.0.1")},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("endpoints = %v, want %v", got, want)

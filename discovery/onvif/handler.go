@@ -21,6 +21,10 @@ const (
 	// settleTimeout is how long the first report waits for cameras that answered the
 	// probe, and then have to be asked, beyond discoveryTimeoutSeconds.
 	settleTimeout = 2 * requestTimeout
+
+	// restFactor is how much longer than it took to look at the cameras a Discover waits
+	// until it looks again, but for maxRest.
+	restFactor, maxRest = 9, 500 * time.Millisecond
 )
 
 // Handler finds ONVIF cameras. Its zero value is ready for use. Its fields must not
@@ -70,9 +74,9 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		now := time.Now()
 		cameras, asking, changed := s.present()
 		q.warnUnanswered(s.unanswered)
-		now := time.Now()
 		candidates, next := d.candidates(cameras, now)
 		querying, retry := q.start(ctx, candidates, now)
 		next = earlier(next, retry)
@@ -83,6 +87,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			wait = settled.Add(settleTimeout)
 		}
 		if reported != nil || !now.Before(settled) && (!asking && !querying || !now.Before(wait)) {
+			s.warn(request.Warnf)
 			result := q.result(candidates)
 			if reported == nil || !reflect.DeepEqual(*reported, result) {
 				report(result)
@@ -93,6 +98,12 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		timer.Stop()
 		if wait = earlier(wait, next); !wait.IsZero() {
 			timer.Reset(time.Until(wait))
+		}
+		// Of many cameras, which may be made up, something changes all the time.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(restFactor*time.Since(now), maxRest)):
 		}
 		select {
 		case <-ctx.Done():

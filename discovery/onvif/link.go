@@ -60,17 +60,20 @@ func (l *link) send(message []byte) error {
 	return err
 }
 
-// endpoints returns interfaces with the addresses to send multicast from: the first IPv4
-// one, and the first link-local IPv6 one.
+// endpoints returns interfaces with the addresses to send multicast from: one of each
+// subnet of IPv4, since a camera may have no route to another one, and a link-local IPv6 one.
 func endpoints(interfaces []netif.Interface) (all []endpointAddress) {
 	for _, i := range interfaces {
-		for _, source := range []func(netip.Prefix) bool{
-			func(p netip.Prefix) bool { return p.Addr().Is4() },
-			func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() },
-		} {
-			if n := slices.IndexFunc(i.Prefixes, source); n >= 0 && len(all) < maxLinks {
-				all = append(all, endpointAddress{i.Index, i.Name, i.Prefixes[n].Addr()})
+		var subnets []netip.Prefix
+		for _, p := range i.Prefixes {
+			a := p.Addr()
+			if a.Is6() && !a.IsLinkLocalUnicast() || len(all) == maxLinks ||
+				p.IsSingleIP() && len(subnets) > 0 || // such as a virtual IP of a cluster
+				slices.ContainsFunc(subnets, func(subnet netip.Prefix) bool { return subnet.Contains(a) }) {
+				continue
 			}
+			subnets = append(subnets, p)
+			all = append(all, endpointAddress{i.Index, i.Name, a})
 		}
 	}
 	return all

@@ -22,9 +22,10 @@ const (
 
 	maxUUIDBytes    = 128
 	maxVersionBytes = 16
-	maxXAddrs       = 16
+	maxXAddrs       = 8
 	maxXAddrBytes   = 512
-	maxScopesBytes  = 8 << 10
+	maxScopesBytes  = 4 << 10
+	maxScopes       = 64
 	onvifScope      = "onvif://www.onvif.org/"
 	transmitterType = "NetworkVideoTransmitter"
 	deviceType      = "{" + nsDevice + "}Device"
@@ -133,13 +134,16 @@ func (e endpoint) announcement(k kind) (announcement, bool) {
 	if len(e.Scopes) > maxScopesBytes { // the last whole one that fits
 		e.Scopes = e.Scopes[:strings.LastIndexAny(e.Scopes[:maxScopesBytes], " \t\r\n")+1]
 	}
-	for _, xaddr := range strings.Fields(e.XAddrs) {
-		if validXAddr(xaddr) && !slices.Contains(a.xaddrs, xaddr) && len(a.xaddrs) < maxXAddrs {
-			a.xaddrs = append(a.xaddrs, xaddr)
+	// What is kept holds no more of the message than itself.
+	e.Scopes = strings.Clone(e.Scopes)
+	for xaddr := range strings.FieldsSeq(e.XAddrs) {
+		if len(a.xaddrs) < maxXAddrs && validXAddr(xaddr) && !slices.Contains(a.xaddrs, xaddr) {
+			a.xaddrs = append(a.xaddrs, strings.Clone(xaddr))
 		}
 	}
 	types := strings.Fields(e.Types)
 	a.scopes = strings.Fields(e.Scopes)
+	a.scopes = a.scopes[:min(len(a.scopes), maxScopes)]
 	// Who answers a probe is of the type asked for, also if it does not say so.
 	silent := len(types) == 0 && len(a.scopes) == 0
 	a.brief = len(a.xaddrs) == 0 || silent && k != probeMatch

@@ -2,6 +2,7 @@ package onvif
 
 import (
 	"encoding/xml"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -127,6 +128,22 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// A message of many types in a long namespace must not grow to gigabytes when their names
+// are expanded: the worker would end, and with it all discovery by network.
+func TestTypesInALongNamespace(t *testing.T) {
+	const half = 16 << 10
+	message := `<a xmlns:n="http://` + strings.Repeat("n", half) + `"><Types>` + strings.Repeat("n:x ", half/4) +
+		`</Types></a>`
+	var before, after runtime.MemStats
+	var a struct{ Types string }
+	runtime.ReadMemStats(&before)
+	err := unmarshal([]byte(message), &a)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 50*uint64(len(message)) {
+		t.Errorf("%d bytes for a message of %d, which came to %d; error %v", took, len(message), len(a.Types), err)
+	}
+}
+
 func TestLongScopesAreCutAtASpace(t *testing.T) {
 	scope := strings.Repeat("s", 1000)
 	a, ok := endpoint{Scopes: strings.Repeat(scope+" ", 20), Types: "{x}NetworkVideoTransmitter",
@@ -138,6 +155,11 @@ func TestLongScopesAreCutAtASpace(t *testing.T) {
 		EndpointReference: struct{ Address string }{"uuid:a"}}.announcement(probeMatch)
 	if len(a.scopes) != 0 {
 		t.Errorf("%d scopes, want none whole", len(a.scopes))
+	}
+	a, _ = endpoint{Scopes: strings.Repeat("s ", 1000), Types: "{x}NetworkVideoTransmitter",
+		EndpointReference: struct{ Address string }{"uuid:a"}}.announcement(probeMatch)
+	if len(a.scopes) != maxScopes {
+		t.Errorf("%d short scopes are kept, want %d", len(a.scopes), maxScopes)
 	}
 }
 

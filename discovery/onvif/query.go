@@ -3,6 +3,7 @@ package onvif
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -42,9 +43,16 @@ type query struct {
 	results     chan queryResult
 	facts       map[factKey]*fact
 	running     int
-	warned      map[string]bool               // by UUID
+	warned      map[warned]bool
 	unanswered  map[string]bool               // warned of, by UUID
 	last        map[string][]discovery.Device // of the last result, by UUID
+}
+
+// warned is what the user was warned of: that a camera does not tell its addresses, or
+// refuses to.
+type warned struct {
+	uuid    string
+	refused bool
 }
 
 type factKey struct{ uuid, xaddr string }
@@ -71,7 +79,7 @@ func newQuery(d details, request discovery.Request, client *client) *query {
 	return &query{
 		details: d, credentials: parseCredentials(request), request: request, client: client,
 		// Room for all that run: none of them waits for a Discover that has ended.
-		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[string]bool{},
+		results: make(chan queryResult, maxQueries), facts: map[factKey]*fact{}, warned: map[warned]bool{},
 		unanswered: map[string]bool{},
 	}
 }
@@ -79,6 +87,12 @@ func newQuery(d details, request discovery.Request, client *client) *query {
 // start asks the candidates that are to be asked now. It returns whether there are some
 // of which nothing is known yet, and when to call it again at the latest; zero for never.
 func (q *query) start(ctx context.Context, candidates []candidate, now time.Time) (pending bool, next time.Time) {
+	type turn struct {
+		*fact
+		of candidate
+		at verified
+	}
+	var turns []turn
 	old := q.facts
 	q.facts = make(map[factKey]*fact, len(candidates))
 	for _, c := range candidates {
@@ -98,17 +112,19 @@ func (q *query) start(ctx context.Context, candidates []candidate, now time.Time
 				next = earlier(next, f.due)
 				continue
 			}
-			if q.running == maxQueries {
-				continue // the next result calls for it
-			}
-			f.asking, f.version, f.due = true, c.version, now.Add(minQueryInterval)
-			q.running++
-			login := q.credentials.of(c.uuid)
-			go func() {
-				n, err := q.client.network(ctx, v.target, login, v.offset)
-				q.results <- queryResult{f, c.uuid, v.xaddr, n, err}
-			}()
+			turns = append(turns, turn{f, c, v})
 		}
+	}
+	// Who waits longest goes first: those that never answer keep no other waiting.
+	slices.SortStableFunc(turns, func(a, b turn) int { return a.due.Compare(b.due) })
+	for _, t := range turns[:min(len(turns), maxQueries-q.running)] { // the next result calls for the others
+		t.asking, t.version, t.due = true, t.of.version, now.Add(minQueryInterval)
+		q.running++
+		login := q.credentials.of(t.of.uuid)
+		go func() {
+			n, err := q.client.network(ctx, t.at.target, login, t.at.offset)
+			q.results <- queryResult{t.fact, t.of.uuid, t.at.xaddr, n, err}
+		}()
 	}
 	return pending, next
 }
@@ -134,25 +150,28 @@ func (q *query) finish(ctx context.Context, r queryResult, now time.Time) {
 	q.warn(r)
 }
 
-// warn tells the user, once for each camera, of what a user can do something about.
+// warn tells the user, once for each camera and kind of failure, of what a user can do
+// something about.
 func (q *query) warn(r queryResult) {
-	uuid := r.uuid
+	uuid, key := r.uuid, warned{r.uuid, errors.Is(r.err, errNotAuthorized)}
 	login := q.credentials.of(uuid) != nil
-	if q.warned[uuid] || len(q.warned) >= maxWarnings || !login && !q.details.needsNetwork() {
+	if q.warned[key] || len(q.warned) >= maxWarnings || !login && !q.details.needsNetwork() {
 		return
 	}
-	q.warned[uuid] = true
+	q.warned[key] = true
 	consequence := "its IP and MAC address are not known"
 	if q.details.needsNetwork() {
 		consequence = "the filters ipAddresses and macAddresses leave it out"
 	}
 	switch {
-	case !errors.Is(r.err, errNotAuthorized):
+	case !key.refused:
 		q.request.Warnf("onvif: camera %s: %v, so %s", uuid, r.err, consequence)
 	case login:
-		q.request.Warnf("onvif: camera %s at %s refused the login that discoveryProperties have for it, so %s", uuid, r.xaddr, consequence)
+		q.request.Warnf("onvif: camera %s at %s refused the login that discoveryProperties have for it, so %s", uuid,
+			r.xaddr, consequence)
 	default:
-		q.request.Warnf("onvif: camera %s at %s wants a login, and discoveryProperties have none for it, so %s", uuid, r.xaddr, consequence)
+		q.request.Warnf("onvif: camera %s at %s wants a login, and discoveryProperties have none for it, so %s", uuid,
+			r.xaddr, consequence)
 	}
 }
 

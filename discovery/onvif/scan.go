@@ -21,6 +21,10 @@ const (
 
 	// addressDelay is how long addresses may come and go before links are looked at.
 	addressDelay = 200 * time.Millisecond
+
+	// messagesPerSecond and messagesAtOnce bound what a flood costs on one socket: the kernel
+	// drops what is beyond. At once there are the answers of 1000 cameras to both probes.
+	messagesPerSecond, messagesAtOnce = 250, 2000
 )
 
 // scan probes for cameras and listens for them, once for all Configurations of a node.
@@ -37,7 +41,9 @@ type scan struct {
 	sightings sightings
 	changed   chan struct{} // closed at the next change
 	links     map[endpointAddress]*link
+	none      bool       // no interface can have a link
 	questions []question // not asked yet
+	again     []question // those of services that did not answer: after the others
 	asking    int        // goroutines that ask
 }
 
@@ -166,7 +172,9 @@ func (s *scan) updateLinks(ctx context.Context) (opened []*link, err error) {
 	var failures []error
 	old := s.links
 	s.links = map[endpointAddress]*link{}
-	for _, e := range endpoints(interfaces) {
+	wanted := endpoints(interfaces)
+	s.none = len(wanted) == 0
+	for _, e := range wanted {
 		if l := old[e]; l != nil {
 			s.links[e] = l
 			delete(old, e)
@@ -195,7 +203,9 @@ func (s *scan) updateLinks(ctx context.Context) (opened []*link, err error) {
 // read takes messages until the link is closed.
 func (s *scan) read(ctx context.Context, l *link, conn net.PacketConn) {
 	buffer := make([]byte, maxDatagram)
+	limit := rate.NewLimiter(messagesPerSecond, messagesAtOnce)
 	for {
+		_ = limit.Wait(ctx) // fails once ctx has ended
 		n, from, err := conn.ReadFrom(buffer)
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
@@ -252,8 +262,12 @@ func (s *scan) update(ctx context.Context, change func() (changed bool, ask []qu
 	if ctx.Err() != nil {
 		return
 	}
-	s.questions = append(s.questions, ask...)
-	for range ask {
+	for _, q := range ask {
+		queue := &s.questions
+		if q.again {
+			queue = &s.again
+		}
+		*queue = append(*queue, q)
 		if s.asking < maxAsked {
 			s.asking++
 			s.running.Go(func() { s.ask(ctx) })
@@ -265,13 +279,17 @@ func (s *scan) update(ctx context.Context, change func() (changed bool, ask []qu
 func (s *scan) ask(ctx context.Context) {
 	for {
 		s.mu.Lock()
-		if len(s.questions) == 0 || ctx.Err() != nil {
+		queue := &s.questions
+		if len(*queue) == 0 {
+			queue = &s.again
+		}
+		if len(*queue) == 0 || ctx.Err() != nil {
 			s.asking--
 			s.mu.Unlock()
 			return
 		}
-		q := s.questions[0]
-		s.questions = s.questions[1:]
+		q := (*queue)[0]
+		*queue = (*queue)[1:]
 		s.mu.Unlock()
 
 		offset, err := s.client.isThere(ctx, q.target)
@@ -305,6 +323,19 @@ func (s *scan) present() (cameras []camera, pending bool, changed <-chan struct{
 	defer s.mu.Unlock()
 	cameras, pending = s.sightings.present()
 	return cameras, pending, s.changed
+}
+
+// warn tells of what may keep cameras from being found.
+func (s *scan) warn(warnf func(format string, args ...any)) {
+	s.mu.Lock()
+	full, none := s.sightings.full, s.none
+	s.mu.Unlock()
+	if full {
+		warnf("%s: more cameras, or more addresses of one, announce themselves than a node keeps: others are ignored", Name)
+	}
+	if none {
+		warnf("%s: %s", Name, netif.None)
+	}
 }
 
 // unanswered returns the cameras that announce themselves and do not answer. When they

@@ -14,8 +14,11 @@ const (
 	// is asked directly: UDP loses packets.
 	maxSilent = 3
 
-	// maxCameras bounds what a flood of made-up cameras costs.
-	maxCameras = 2048
+	// maxCameras, and the paths and services of all of them, bound what a flood of made-up
+	// cameras costs: 50 MiB.
+	maxCameras     = 2048
+	maxAllPaths    = 2 * maxCameras
+	maxAllServices = 4 * maxCameras
 
 	// byeChecks is how often a camera is asked that said Bye but still answers: it may
 	// take some seconds to shut down. After that the Bye was not the camera's. The
@@ -27,8 +30,9 @@ const (
 	// user is warned: one that starts announces itself some seconds before it answers.
 	maxUnanswered = 3
 
-	// maxPaths bounds what a flood of sources for one UUID costs.
-	maxPaths = 32
+	// maxPaths and maxServices bound what a flood of sources, or of addresses, for one UUID
+	// costs.
+	maxPaths, maxServices = 32, 64
 )
 
 // path is where a camera is heard. Cheap cameras share their maker's UUID, so one UUID
@@ -42,6 +46,7 @@ type path struct {
 // it hears, and asks whom it is told to. Not safe for concurrent use.
 type sightings struct {
 	cameras map[string]*sighting // by UUID
+	full    bool                 // an announcement was ignored, for want of room
 }
 
 // sighting is one camera.
@@ -80,6 +85,7 @@ type service struct {
 type question struct {
 	uuid   string
 	target target
+	again  bool // it did not answer last time
 }
 
 // target is a service, and what is needed to connect to it.
@@ -104,11 +110,12 @@ func (s *sightings) heard(on path, a announcement, now time.Time) (changed, reso
 	if a.brief {
 		return false, a.kind != resolveMatch, nil
 	}
+	if !s.hasRoom(on, a) {
+		changed, s.full = !s.full, true
+		return changed, false, nil
+	}
 	camera := s.cameras[a.uuid]
 	if camera == nil {
-		if len(s.cameras) >= maxCameras {
-			return false, false, nil
-		}
 		camera = &sighting{uuid: a.uuid, since: now, answers: map[path]*answer{}, services: map[string]*service{}}
 		if s.cameras == nil {
 			s.cameras = map[string]*sighting{}
@@ -116,9 +123,6 @@ func (s *sightings) heard(on path, a announcement, now time.Time) (changed, reso
 		s.cameras[a.uuid] = camera
 	}
 	if known == nil {
-		if len(camera.answers) >= maxPaths {
-			return false, false, nil
-		}
 		ask = camera.contest(on)
 	}
 	camera.leaving = 0
@@ -143,6 +147,36 @@ func (s *sightings) heard(on path, a announcement, now time.Time) (changed, reso
 	}
 	camera.dropFailed()
 	return true, false, ask
+}
+
+// hasRoom is whether what an announcement brings can be kept.
+func (s *sightings) hasRoom(on path, a announcement) bool {
+	camera := s.cameras[a.uuid]
+	if camera == nil {
+		if len(s.cameras) == maxCameras {
+			return false
+		}
+		camera = &sighting{}
+	}
+	paths, services := 0, 0
+	if camera.answers[on] == nil {
+		paths = 1
+	}
+	for _, xaddr := range a.xaddrs {
+		if camera.services[xaddr] == nil {
+			services++
+		}
+	}
+	if paths+services == 0 {
+		return true
+	}
+	if len(camera.answers)+paths > maxPaths || len(camera.services)+services > maxServices {
+		return false
+	}
+	for _, c := range s.cameras {
+		paths, services = paths+len(c.answers), services+len(c.services)
+	}
+	return paths <= maxAllPaths && services <= maxAllServices
 }
 
 // contest asks whether a camera is still where it was heard so far on an interface,
@@ -282,7 +316,7 @@ func (c *sighting) ask(questions []question, xaddr string) []question {
 	}
 	v.asking = true
 	told, _ := c.describe(xaddr)
-	return append(questions, question{c.uuid, told.target})
+	return append(questions, question{c.uuid, told.target, v.failures > 0})
 }
 
 // describe returns a service as the camera tells it now, or told it last.

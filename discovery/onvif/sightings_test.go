@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,5 +121,125 @@ func TestSightingsAreBounded(t *testing.T) {
 	}
 	if len(s.cameras) != 0 {
 		t.Errorf("%d made-up cameras are left", len(s.cameras))
+	}
+}
+
+// Nor do the addresses that one UUID announces grow while one of them is being asked, and
+// paths and services of all cameras are bounded together: a product of bounds is none.
+func TestAddressesAreBounded(t *testing.T) {
+	var s sightings
+	announce := func(uuid string, source byte, n int) (changed bool, asked int) {
+		a := announcement{uuid: uuid}
+		for i := range maxXAddrs {
+			a.xaddrs = append(a.xaddrs, fmt.Sprintf("http://10.0.0.1/%s/%d/%d/%d", uuid, source, n, i))
+		}
+		changed, _, ask := s.heard(path{index: 1, source: netip.AddrFrom4([4]byte{10, 0, 0, source})}, a, time.Time{})
+		return changed, len(ask)
+	}
+	asked := 0
+	for n := range 1000 {
+		_, more := announce("0", 1, n)
+		asked += more
+	}
+	if n := len(s.cameras["0"].services); n > maxServices || asked > maxServices {
+		t.Errorf("%d services of a camera of which %d are asked, want %d at most", n, asked, maxServices)
+	}
+	for i := range maxCameras {
+		for source := range byte(maxPaths) {
+			announce(fmt.Sprint(i), source, 0)
+		}
+	}
+	paths, services := 0, 0
+	for _, c := range s.cameras {
+		paths, services = paths+len(c.answers), services+len(c.services)
+	}
+	if paths > maxAllPaths || services > maxAllServices || !s.full {
+		t.Errorf("%d paths and %d services, want %d and %d at most; full: %t", paths, services, maxAllPaths,
+			maxAllServices, s.full)
+	}
+	// Who is known may go on to announce itself, and it is said once that there is no room.
+	if changed, _ := announce("1", 0, 0); changed {
+		t.Error("nothing new is a change")
+	}
+	if changed, asked := announce("new", 1, 0); changed || asked > 0 {
+		t.Errorf("no room for it: changed %t, %d asked", changed, asked)
+	}
+}
+
+// Whatever comes in whatever order, every address that a camera tells is a service, each
+// that is being asked has a question, and what nobody hears from is gone in the end.
+func TestSightingsOfAnyHistory(t *testing.T) {
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var s sightings
+		var open []question
+		answer := func(err error) {
+			i := random.IntN(len(open))
+			q := open[i]
+			open = slices.Delete(open, i, i+1)
+			s.answered(q.uuid, q.target.xaddr, err, 0)
+		}
+		check := func() {
+			t.Helper()
+			asking := 0
+			for uuid, c := range s.cameras {
+				if len(c.answers) == 0 || len(c.services) == 0 {
+					t.Fatalf("seed %d: camera %s has %d answers and %d services", seed, uuid, len(c.answers), len(c.services))
+				}
+				for on, a := range c.answers {
+					for _, xaddr := range a.xaddrs {
+						if c.services[xaddr] == nil {
+							t.Fatalf("seed %d: %s told %s on %v, which is no service", seed, uuid, xaddr, on)
+						}
+					}
+				}
+				for _, v := range c.services {
+					if v.asking {
+						asking++
+					}
+				}
+			}
+			if asking != len(open) {
+				t.Fatalf("seed %d: %d services are being asked, and there are %d questions", seed, asking, len(open))
+			}
+			s.present()
+			s.unanswered()
+		}
+		for range 60 {
+			uuid := string(rune('a' + random.IntN(3)))
+			switch random.IntN(8) {
+			case 0, 1, 2:
+				a := announcement{uuid: uuid, version: fmt.Sprint(random.IntN(2)), kind: kind(random.IntN(3))}
+				for i := range 4 {
+					if random.IntN(3) == 0 {
+						a.xaddrs = append(a.xaddrs, fmt.Sprintf("http://10.0.0.%d/d", i))
+					}
+				}
+				a.brief = len(a.xaddrs) == 0
+				_, _, ask := s.heard(pathOf(byte(random.IntN(3))), a, time.Time{})
+				open = append(open, ask...)
+			case 3:
+				open = append(open, s.endRound()...)
+			case 4:
+				open = append(open, s.bye(uuid)...)
+			case 5:
+				open = append(open, s.askLeaving(uuid)...)
+			default:
+				if len(open) > 0 {
+					answer([]error{nil, io.EOF}[random.IntN(2)])
+				}
+			}
+			check()
+		}
+		for range maxSilent + 2 {
+			open = append(open, s.endRound()...)
+			for len(open) > 0 {
+				answer(io.EOF)
+				check()
+			}
+		}
+		if len(s.cameras) > 0 {
+			t.Fatalf("seed %d: %d cameras are left that nobody hears from", seed, len(s.cameras))
+		}
 	}
 }

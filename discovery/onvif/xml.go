@@ -21,6 +21,11 @@ const (
 
 	// maxTokens bounds the work for one message.
 	maxTokens = 20_000
+
+	// maxTypes and maxNamespaceBytes bound what the names of types grow to when they are
+	// expanded. ONVIF's namespaces have about 40 bytes.
+	maxTypes          = 16
+	maxNamespaceBytes = 128
 )
 
 var errDTD = errors.New("a document type declaration, which SOAP forbids")
@@ -31,7 +36,7 @@ var errDTD = errors.New("a document type declaration, which SOAP forbids")
 //
 // Names of types, which are text with prefixes, are expanded to "{namespace}local":
 // only here it is known what the prefixes mean. Where a prefix is not declared, as in
-// the messages of careless cameras, the namespace is empty.
+// the messages of careless cameras, or its namespace is absurdly long, that is empty.
 func unmarshal(message []byte, into any) error {
 	raw := xml.NewDecoder(bytes.NewReader(message))
 	raw.CharsetReader = charset
@@ -91,7 +96,7 @@ func declarations(attributes []xml.Attr) map[string]string {
 		case a.Name.Space == "" && a.Name.Local == "xmlns":
 			ok = true
 		}
-		if ok {
+		if ok && len(a.Value) <= maxNamespaceBytes {
 			if namespaces == nil {
 				namespaces = map[string]string{}
 			}
@@ -103,6 +108,7 @@ func declarations(attributes []xml.Attr) map[string]string {
 
 func (r *boundedReader) expand(text string) string {
 	names := strings.Fields(text)
+	names = names[:min(len(names), maxTypes)]
 	for i, name := range names {
 		prefix, local, ok := strings.Cut(name, ":")
 		if !ok {

@@ -25,6 +25,7 @@ type client struct {
 	url            string
 	channel, token uint32
 	sequence       uint32 // number of the last message, which is also the last request's
+	limit          int    // bytes of an answer
 }
 
 // dial connects to a server and opens a channel. When ctx ends, so do this and all
@@ -36,7 +37,7 @@ func dial(ctx context.Context, at target) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{frames: frames{conn: conn}, url: at.url}
+	c := &client{frames: frames{conn: conn}, url: at.url, limit: maxMessageBytes}
 	c.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello()
 	if err == nil {
@@ -159,8 +160,8 @@ func (c *client) request(kind string, security []byte, sent request) (message []
 			return nil, r.err
 		case answers != c.sequence:
 			return nil, fmt.Errorf("not OPC UA: an answer to request %d, want %d", answers, c.sequence)
-		case len(message)+len(r.rest) > maxMessageBytes:
-			return nil, fmt.Errorf("an answer of more than %d bytes", maxMessageBytes)
+		case len(message)+len(r.rest) > c.limit:
+			return nil, fmt.Errorf("an answer of more than %d bytes", c.limit)
 		}
 		switch got[3] {
 		case finalChunk:

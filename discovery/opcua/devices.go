@@ -20,7 +20,15 @@ const (
 	AdvertisedURLProperty = "OPCUA_ADVERTISED_URL"
 )
 
-const maxNameBytes = 1024
+const (
+	maxNameBytes = 1024
+
+	// maxServers is how many servers a URL may lead to, or one that another server named, and
+	// maxURLsOfServer how many URLs of its own each may have. So no URL takes the place of what
+	// others lead to.
+	maxServers, maxServersOfLearned = 2500, 10
+	maxURLsOfServer                 = 16
+)
 
 // server is an application to report.
 type server struct {
@@ -40,7 +48,7 @@ func serversOf(list []application, names *discovery.FilterList) (servers []serve
 		// A server that is no discovery server answers with itself alone.
 		s := server{name: a.name, uri: a.uri, itself: len(list) == 1}
 		for _, text := range a.discoveryURLs {
-			if t, err := parseTarget(text); err == nil {
+			if t, err := parseTarget(text); err == nil && len(s.own) < maxURLsOfServer {
 				s.own = append(s.own, t)
 			}
 		}

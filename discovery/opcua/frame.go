@@ -12,6 +12,9 @@ import (
 const (
 	maxFrameBytes   = 0xffff
 	maxMessageBytes = 1 << 20 // that of a discovery server with 2,500 servers, at 400 bytes each
+	// maxAnswerOfLearned is for servers that nobody has listed: they are up to maxRecords, and
+	// answer with themselves.
+	maxAnswerOfLearned = 16 << 10
 )
 
 const frameHeaderBytes = 8

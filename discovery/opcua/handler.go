@@ -45,6 +45,10 @@ const (
 	// asked once in any case.
 	firstReport = 5 * time.Second
 
+	// learnedFactor is how many times as long, again, it waits for the servers that others
+	// named: as long as it takes to ask 1000 that do not answer.
+	learnedFactor = 6
+
 	// asksAtOnce bounds a Configuration's connections and what their answers take of
 	// memory.
 	asksAtOnce = 100
@@ -97,14 +101,15 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	defer r.ended.Wait()
 	defer cancel()
 	for _, t := range p.targets {
-		r.start(ctx, t, p.onNetwork)
+		r.start(ctx, t, false)
 	}
-	overdue := time.NewTimer(cmp.Or(h.firstReport, firstReport))
+	first := cmp.Or(h.firstReport, firstReport)
+	overdue := time.NewTimer(first)
 	defer overdue.Stop()
 	var last []discovery.Device
-	reported, late := false, false
+	reported := false
 	for {
-		if reported || r.settled(late) {
+		if reported || r.settled() {
 			if devices := r.devices(); !reported || !reflect.DeepEqual(devices, last) {
 				last, reported = devices, true
 				report(discovery.Result{Devices: devices, Shared: true})
@@ -114,7 +119,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-overdue.C:
-			late = true
+			r.late, r.tooLate = true, r.late
+			overdue.Reset(learnedFactor * first)
 		case v := <-r.views:
 			r.take(ctx, v)
 		}
@@ -132,26 +138,27 @@ type run struct {
 	asking   chan struct{}
 	views    chan view
 	sources  map[string]*running // by URL
+	late     bool                // firstReport is over
+	tooLate  bool                // learnedFactor times as long, too
 	ended    sync.WaitGroup
 }
 
 // running is a source and the last of its views.
 type running struct {
 	*source
-	view    view
-	stop    context.CancelFunc
-	learned bool // from another source, and not of the details
+	view view
+	stop context.CancelFunc
 }
 
-func (r *run) start(ctx context.Context, at target, onNetwork bool) *running {
+// start asks a URL: of the details, or learned from one of those.
+func (r *run) start(ctx context.Context, at target, learned bool) {
 	ctx, stop := context.WithCancel(ctx)
 	s := &running{stop: stop, source: &source{
-		at: at, onNetwork: onNetwork, names: r.names, interval: r.interval, timeout: r.timeout,
-		resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: r.asking, views: r.views,
+		at: at, learned: learned, onNetwork: r.onNetwork && !learned, names: r.names, interval: r.interval,
+		timeout: r.timeout, resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: r.asking, views: r.views,
 	}}
 	r.sources[at.url] = s
 	r.ended.Go(func() { s.run(ctx) })
-	return s
 }
 
 // take keeps a view. The source may be one that has been stopped meanwhile.
@@ -188,16 +195,17 @@ func (r *run) follow(ctx context.Context) {
 	}
 	for url, t := range want {
 		if r.sources[url] == nil {
-			r.start(ctx, t, false).learned = true
+			r.start(ctx, t, true)
 		}
 	}
 }
 
 // settled reports whether each source has answered or is given up, or when it is late,
-// has been asked at least.
-func (r *run) settled(late bool) bool {
+// has been asked at least. When it is too late, servers that others named do not count: a
+// discovery server may name others each time.
+func (r *run) settled() bool {
 	for _, s := range r.sources {
-		if asked := s.view.of != nil; !s.view.settled && !(late && asked) {
+		if asked := s.view.of != nil; !s.view.settled && !(r.late && asked) && !(r.tooLate && s.learned) {
 			return false
 		}
 	}

@@ -327,6 +327,61 @@ func TestServersOnNetwork(t *testing.T) {
 	discover(t, &Handler{}, urls(lds.url)).wants("none")
 }
 
+// A discovery server that names other servers each time, who do not answer, keeps nothing
+// from being reported.
+func TestServersOnNetworkThatChangeAllTheTime(t *testing.T) {
+	s, nobody := serve(t, plc("opc.tcp://192.0.2.1:4840/")), silent(t)
+	lds := serve(t)
+	lds.set(func() {
+		lds.name = func(n int) []*ua.ServerOnNetwork {
+			return []*ua.ServerOnNetwork{{RecordID: 1, DiscoveryURL: fmt.Sprintf("%s%d", nobody.url, n)}}
+		}
+	})
+	h := &Handler{askTimeout: time.Hour, firstReport: 200 * time.Millisecond}
+	d := discover(t, h, "opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+", "+s.url+"]}}")
+	d.wants("the server that is listed", "opc.tcp://192.0.2.1:4840/")
+}
+
+// Servers that nobody listed lead to few devices each, and may answer with little.
+func TestServersOnNetworkAreBounded(t *testing.T) {
+	many, long := serve(t), serve(t)
+	many.set(func() {
+		for i := range 2 * maxServersOfLearned {
+			many.applications = append(many.applications, plc(fmt.Sprintf("opc.tcp://192.0.2.%d/", i)))
+		}
+	})
+	long.set(func() {
+		long.applications = []*ua.ApplicationDescription{plc(long.url)}
+		long.applications[0].ApplicationName.Text = strings.Repeat("x", maxAnswerOfLearned)
+	})
+	lds := serve(t)
+	lds.set(func() {
+		lds.network = []*ua.ServerOnNetwork{{RecordID: 1, DiscoveryURL: many.url}, {RecordID: 2, DiscoveryURL: long.url}}
+	})
+	d := discover(t, &Handler{}, "opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+"]}}")
+	d.warns(many.url+" names more than 10 servers", "left out")
+	d.warns("no OPC UA server at "+long.url, "an answer of more than 16384 bytes")
+	d.await("ten devices", func() bool {
+		return len(d.reports) > 0 && len(d.reports[len(d.reports)-1].Devices) == maxServersOfLearned
+	})
+}
+
+// One URL does not lead to more devices than its share: a node has no room for any number.
+func TestServersOfAURLAreBounded(t *testing.T) {
+	s := serve(t)
+	s.set(func() {
+		for i := range maxServers + 10 {
+			s.applications = append(s.applications, plc(fmt.Sprintf("opc.tcp://192.0.2.1:%d/", i+1)))
+		}
+	})
+	d := discover(t, &Handler{}, urls(s.url))
+	d.await("a report", func() bool { return len(d.reports) > 0 })
+	if n := len(d.reports[0].Devices); n != maxServers {
+		t.Errorf("%d devices, want %d", n, maxServers)
+	}
+	d.warns(s.url + " names more than 2500 servers")
+}
+
 func TestAsksOnlySomeAtATime(t *testing.T) {
 	s := serve(t)
 	hangUp := make(chan struct{})

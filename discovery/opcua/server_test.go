@@ -20,9 +20,10 @@ type fakeServer struct {
 
 	mu           sync.Mutex
 	applications []*ua.ApplicationDescription
-	network      []*ua.ServerOnNetwork // nil: no FindServersOnNetwork
-	behave       func(conn net.Conn)   // instead of all that
-	asked        int                   // connections
+	network      []*ua.ServerOnNetwork             // nil: no FindServersOnNetwork
+	name         func(n int) []*ua.ServerOnNetwork // instead of network, at the nth connection
+	behave       func(conn net.Conn)               // instead of all that
+	asked        int                               // connections
 }
 
 // serve starts a server.
@@ -124,7 +125,10 @@ func (s *fakeServer) answer(kind uint32, body []byte) []byte {
 	switch {
 	case kind == id.FindServersRequest_Encoding_DefaultBinary:
 		return encode(s.t, &ua.FindServersResponse{ResponseHeader: responseHeader(), Servers: s.applications})
-	case kind == id.FindServersOnNetworkRequest_Encoding_DefaultBinary && s.network != nil:
+	case kind == id.FindServersOnNetworkRequest_Encoding_DefaultBinary && (s.network != nil || s.name != nil):
+		if s.name != nil {
+			s.network = s.name(s.asked)
+		}
 		request := &ua.FindServersOnNetworkRequest{}
 		if _, err := ua.Decode(body, request); err != nil {
 			s.t.Errorf("FindServersOnNetwork: %v", err)

@@ -17,6 +17,7 @@ import (
 // source asks one URL again and again. What it thinks of it goes to views.
 type source struct {
 	at        target
+	learned   bool // from another source, and not of the details
 	onNetwork bool // also what the server knows from its network
 	names     *discovery.FilterList
 	interval  time.Duration
@@ -89,7 +90,13 @@ func (s *source) round(ctx context.Context) (f found, warnings []string, err err
 	if err != nil {
 		return f, nil, err
 	}
+	most := maxServers
+	if s.learned {
+		most = maxServersOfLearned
+	}
 	servers := serversOf(applications, s.names)
+	more := len(servers) > most
+	servers = servers[:min(len(servers), most)]
 	known := s.resolver.known(ctx, servers)
 	for i, own := range servers {
 		where, _ := own.locate(s.at, known)
@@ -103,6 +110,9 @@ func (s *source) round(ctx context.Context) (f found, warnings []string, err err
 		if t, err := parseTarget(r.url); err == nil && !slices.Contains(r.capabilities, "LDS") {
 			f.learned = append(f.learned, t)
 		}
+	}
+	if more {
+		warnings = append(warnings, fmt.Sprintf("%s names more than %d servers: others are left out", s.at.url, most))
 	}
 	if s.noNetwork {
 		warnings = append(warnings, fmt.Sprintf("the server at %s has no FindServersOnNetwork: serversOnNetwork finds nothing there", s.at.url))
@@ -119,6 +129,9 @@ func (s *source) ask(ctx context.Context) (list []application, records []record,
 		return nil, nil, err
 	}
 	defer c.close()
+	if s.learned {
+		c.limit = maxAnswerOfLearned
+	}
 	if list, err = c.findServers(); err != nil {
 		return nil, nil, err
 	}

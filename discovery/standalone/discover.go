@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 
@@ -19,8 +20,15 @@ import (
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
-// maxWarnings is how many warnings a stream carries.
-const maxWarnings = 16
+const (
+	// maxWarnings is how many warnings a stream carries.
+	maxWarnings = 16
+
+	// maxListBytes, with room for warnings, and maxParts are what kubecri takes of a list:
+	// devices, their ids, properties and paths.
+	maxListBytes = maxMessageBytes - 64<<10
+	maxParts     = 500_000
+)
 
 // service is the protocol's DiscoveryHandler on a handler of this process.
 type service struct {
@@ -110,11 +118,20 @@ func (r *reports) report(result discovery.Result) {
 	defer r.mu.Unlock()
 	r.logger.Info("Found devices", "count", len(result.Devices), "shared", result.Shared)
 	devices := make([]*pb.Device, 0, len(result.Devices))
+	bytes, parts := 0, 0
 	for _, d := range result.Devices {
 		device := encode(d)
-		if !isText(device) {
+		encoded, err := proto.Marshal(device)
+		if err != nil { // one string that is not UTF-8 would keep all devices from being sent
 			r.add(fmt.Sprintf("device %.64q is left out: its id, a property or a path is not UTF-8", d.ID))
 			continue
+		}
+		bytes += protowire.SizeTag(1) + protowire.SizeBytes(len(encoded))
+		parts += 2 + len(d.Properties) + len(d.Mounts) + len(d.DeviceSpecs)
+		if bytes > maxListBytes || parts > maxParts { // and so would a list that is too long
+			r.add(fmt.Sprintf("devices are left out: an agent takes a list of %d MiB at most, of %d devices, properties "+
+				"and paths", maxMessageBytes>>20, maxParts))
+			break
 		}
 		devices = append(devices, device)
 	}
@@ -164,11 +181,4 @@ func encode(d discovery.Device) *pb.Device {
 		device.DeviceSpecs = append(device.DeviceSpecs, &pb.DeviceSpec{ContainerPath: s.ContainerPath, HostPath: s.HostPath, Permissions: s.Permissions})
 	}
 	return device
-}
-
-// isText reports whether the device can be sent: the protocol's strings are UTF-8,
-// and one that is not would keep all devices from being sent.
-func isText(device *pb.Device) bool {
-	_, err := proto.Marshal(device)
-	return err == nil
 }

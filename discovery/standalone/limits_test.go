@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -20,6 +23,38 @@ func TestTakesLongRequests(t *testing.T) {
 	startProgram(t, sees(true), Options{Directory: dir})
 	stream, _ := discover(t, await(t, a.registered, "the registration"), strings.Repeat("x", 10<<20))
 	receive(t, stream)
+}
+
+// A list that no agent takes would be sent again and again, and none of its devices be there:
+// whoever is on a network can announce any number.
+func TestAListIsAsLongAsAgentsTake(t *testing.T) {
+	long, many := map[string]string{"K": strings.Repeat("x", 1<<20)}, map[string]string{}
+	for i := range 1000 {
+		many[fmt.Sprint("K", i)] = ""
+	}
+	for name, tc := range map[string]struct {
+		properties    map[string]string
+		devices, sent int
+	}{
+		"bytes":          {long, 20, 15},
+		"parts":          {many, 600, maxParts / 1002},
+		"not too many":   {many, maxParts / 1002, maxParts / 1002},
+		"nothing at all": {nil, 0, 0},
+	} {
+		var got *pb.DiscoverResponse
+		r := &reports{send: func(response *pb.DiscoverResponse) error { got = response; return nil }}
+		devices := make([]discovery.Device, tc.devices)
+		for i := range devices {
+			devices[i] = discovery.Device{ID: fmt.Sprint(i), Properties: tc.properties}
+		}
+		r.report(discovery.Result{Devices: devices})
+		if len(got.Devices) != tc.sent || proto.Size(got) > maxMessageBytes {
+			t.Errorf("%s: %d devices of %d bytes are sent, want %d", name, len(got.Devices), proto.Size(got), tc.sent)
+		}
+		if warned := len(got.Warnings) == 1 && strings.Contains(got.Warnings[0], "left out"); warned != (tc.sent < tc.devices) {
+			t.Errorf("%s: warnings %q", name, got.Warnings)
+		}
+	}
 }
 
 // One connection cannot have the handler run any number of times.
