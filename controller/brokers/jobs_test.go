@@ -161,7 +161,8 @@ func TestJobRunsOnceThoughTheCacheIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Client = interceptor.NewClient(r.api, interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object,
+			_ ...client.GetOption) error {
 			theInstance().DeepCopyInto(o.(*akriv0.Instance))
 			return nil
 		}})

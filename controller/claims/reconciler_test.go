@@ -55,7 +55,8 @@ func newRig(t *testing.T) *rig {
 	r := &rig{T: t, inv: inventory.New(), clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0)), events: events.NewFakeRecorder(10)}
 	nameOf := func(o client.Object) []string { return []string{o.GetName()} }
 	nodeOf := func(o client.Object) []string { return []string{o.(*v1alpha1.DeviceSlice).Spec.NodeName} }
-	r.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.DeviceSlice{}, "spec.nodeName", nodeOf).
+	r.api = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).
+		WithIndex(&v1alpha1.DeviceSlice{}, "spec.nodeName", nodeOf).
 		WithIndex(&akriv0.Configuration{}, metav1.ObjectNameField, nameOf).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			r.reads++

@@ -347,7 +347,8 @@ func newRig(t *testing.T, c *akriv0.Configuration) *rig {
 		r.reads++
 		return c.Get(ctx, k, o, opts...)
 	}})
-	r.Reconciler = New(Config{Client: r.api, Live: live, Inventory: r.inv, Clock: r.clock, Brokers: func(types.NamespacedName) brokers.Sum { return r.sum },
+	r.Reconciler = New(Config{Client: r.api, Live: live, Inventory: r.inv, Clock: r.clock,
+		Brokers:   func(types.NamespacedName) brokers.Sum { return r.sum },
 		Instances: func(types.NamespacedName) limits.Sum { return limits.Sum{} },
 		Check:     func(*akriv0.Configuration) validation.Findings { r.checks++; return r.found }})
 	return r

@@ -86,7 +86,8 @@ func TestMemoryOfAFlood(t *testing.T) {
 	c.addService(now, s)
 	c.addLink(now, 2, "eth0", nil, true)
 	for i := range maxInstances + 100 {
-		label, host := fmt.Sprintf("%063d", i), wireName(t, strings.Repeat("h", 63), strings.Repeat("h", 63), fmt.Sprintf("%063d", i), "local")
+		label, long := fmt.Sprintf("%063d", i), strings.Repeat("h", 63)
+		host := wireName(t, long, long, label, "local")
 		instance := wireName(t, label, "_http", "_tcp", "local")
 		m := &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}}
 		var txt []string
@@ -101,7 +102,8 @@ func TestMemoryOfAFlood(t *testing.T) {
 		records = append(records, record{name: s.query, rtype: typePTR, ttl: 120, data: string(instance)},
 			record{name: instance, rtype: typeSRV, ttl: 120, data: "\x00\x00\x00\x00\x00\x50" + string(host)})
 		for a := range maxAddresses {
-			records = append(records, record{name: host, rtype: typeA, ttl: 120, data: string([]byte{10, 0, 0, byte(a)})})
+			records = append(records,
+				record{name: host, rtype: typeA, ttl: 120, data: string([]byte{10, 0, 0, byte(a)})})
 		}
 		c.receive(now, 2, records)
 	}

@@ -161,7 +161,8 @@ func (s *scenario) show(service service) {
 		if f.changing {
 			changing = " (changing)"
 		}
-		s.printf("%q at %s:%d %v txt %q%s", f.label, f.host, f.port, f.addresses, slices.Collect(txtStrings(f.txt)), changing)
+		s.printf("%q at %s:%d %v txt %q%s", f.label, f.host, f.port, f.addresses, slices.Collect(txtStrings(f.txt)),
+			changing)
 	}
 	if wait := s.cache.settled(s.now, service); wait > 0 {
 		s.printf("not settled for another %v", wait)

@@ -88,7 +88,8 @@ func TestList(t *testing.T) {
 // A pattern that cannot match would have the handlers look where they are not to.
 func TestMalformedPatterns(t *testing.T) {
 	for _, pattern := range []string{"[", "!eth[1"} {
-		if all, err := List([]string{"eth0", pattern}); !errors.Is(err, path.ErrBadPattern) || !strings.Contains(err.Error(), pattern) {
+		all, err := List([]string{"eth0", pattern})
+		if !errors.Is(err, path.ErrBadPattern) || !strings.Contains(err.Error(), pattern) {
 			t.Errorf("List(%q) = %v, %v, want an error of the pattern", pattern, all, err)
 		}
 	}

@@ -115,7 +115,8 @@ func TestLogins(t *testing.T) {
 				case warning := <-reported[name].warnings:
 					expected := tc.warning != "" && strings.Contains(warning, tc.warning)
 					warned = warned || expected
-					if !expected && !strings.Contains(warning, "deadline exceeded") || strings.Contains(warning, password) {
+					if !expected && !strings.Contains(warning, "deadline exceeded") ||
+						strings.Contains(warning, password) {
 						t.Errorf("warned of %q, want %q", warning, tc.warning)
 					}
 				case <-time.After(time.Minute):
@@ -125,7 +126,8 @@ func TestLogins(t *testing.T) {
 			// Cameras lock out who fails too often: a token and a digest are refused, each time.
 			times := 1 + int(time.Since(began)/minQueryInterval)
 			if n := cameras[name].Count("unauthorized"); n > 2*times {
-				t.Errorf("the camera refused %d requests, of %d times that it was asked for its addresses at most", n, times)
+				t.Errorf("the camera refused %d requests, of %d times that it was asked for its addresses at most",
+					n, times)
 			}
 		})
 	}

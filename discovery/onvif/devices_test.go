@@ -178,7 +178,8 @@ func TestEachKindOfFailureIsAWarning(t *testing.T) {
 	for _, err := range []error{errors.New("broken"), errNotAuthorized, errors.New("broken"), errNotAuthorized} {
 		q.finish(t.Context(), queryResult{&fact{}, "a", "http://10.0.0.5/d", network{}, err}, time.Now())
 	}
-	if len(warnings) != 2 || !strings.Contains(warnings[0], "broken") || !strings.Contains(warnings[1], "refused the login") {
+	if len(warnings) != 2 || !strings.Contains(warnings[0], "broken") ||
+		!strings.Contains(warnings[1], "refused the login") {
 		t.Errorf("warned of %q, want both failures, once", warnings)
 	}
 }
@@ -235,13 +236,15 @@ func TestEndpoints(t *testing.T) {
 		return i
 	}
 	got := endpoints([]netif.Interface{
-		of(2, "eth0", "10.7.3.9/24", "10.7.3.1/24", "192.168.1.9/24", "10.0.0.1/32", "fd77::1/64", "fe80::2/64", "fe80::1/64"),
+		of(2, "eth0", "10.7.3.9/24", "10.7.3.1/24", "192.168.1.9/24", "10.0.0.1/32", "fd77::1/64", "fe80::2/64",
+			"fe80::1/64"),
 		of(3, "eth1", "fd78::1/64"), // no address to send multicast of link scope from
 		of(4, "eth2", "169.254.1.1/16"),
 		of(5, "eth3", "10.8.0.1/32"), // as some clouds give
 	})
 	want := []endpointAddress{
-		{2, "eth0", netip.MustParseAddr("10.7.3.9")}, {2, "eth0", netip.MustParseAddr("192.168.1.9")}, // many cameras' own
+		{2, "eth0", netip.MustParseAddr("10.7.3.9")},
+		{2, "eth0", netip.MustParseAddr("192.168.1.9")}, // many cameras' own
 		{2, "eth0", netip.MustParseAddr("fe80::2")},
 		{4, "eth2", netip.MustParseAddr("169.254.1.1")}, {5, "eth3", netip.MustParseAddr("10.8.0.1")},
 	}

@@ -331,7 +331,8 @@ func (s *scan) warn(warnf func(format string, args ...any)) {
 	full, none := s.sightings.full, s.none
 	s.mu.Unlock()
 	if full {
-		warnf("%s: more cameras, or more addresses of one, announce themselves than a node keeps: others are ignored", Name)
+		warnf("%s: more cameras, or more addresses of one, announce themselves than a node keeps: others are ignored",
+			Name)
 	}
 	if none {
 		warnf("%s: %s", Name, netif.None)

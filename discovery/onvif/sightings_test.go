@@ -184,7 +184,8 @@ func TestSightingsOfAnyHistory(t *testing.T) {
 			asking := 0
 			for uuid, c := range s.cameras {
 				if len(c.answers) == 0 || len(c.services) == 0 {
-					t.Fatalf("seed %d: camera %s has %d answers and %d services", seed, uuid, len(c.answers), len(c.services))
+					t.Fatalf("seed %d: camera %s has %d answers and %d services", seed, uuid, len(c.answers),
+						len(c.services))
 				}
 				for on, a := range c.answers {
 					for _, xaddr := range a.xaddrs {

@@ -338,7 +338,8 @@ func TestServersOnNetworkThatChangeAllTheTime(t *testing.T) {
 		}
 	})
 	h := &Handler{askTimeout: time.Hour, firstReport: 200 * time.Millisecond}
-	d := discover(t, h, "opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+", "+s.url+"]}}")
+	d := discover(t, h,
+		"opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+", "+s.url+"]}}")
 	d.wants("the server that is listed", "opc.tcp://192.0.2.1:4840/")
 }
 
@@ -356,9 +357,11 @@ func TestServersOnNetworkAreBounded(t *testing.T) {
 	})
 	lds := serve(t)
 	lds.set(func() {
-		lds.network = []*ua.ServerOnNetwork{{RecordID: 1, DiscoveryURL: many.url}, {RecordID: 2, DiscoveryURL: long.url}}
+		lds.network = []*ua.ServerOnNetwork{
+			{RecordID: 1, DiscoveryURL: many.url}, {RecordID: 2, DiscoveryURL: long.url}}
 	})
-	d := discover(t, &Handler{}, "opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+"]}}")
+	d := discover(t, &Handler{},
+		"opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+"]}}")
 	d.warns(many.url+" names more than 10 servers", "left out")
 	d.warns("no OPC UA server at "+long.url, "an answer of more than 16384 bytes")
 	d.await("ten devices", func() bool {

@@ -129,8 +129,8 @@ func (r *reports) report(result discovery.Result) {
 		bytes += protowire.SizeTag(1) + protowire.SizeBytes(len(encoded))
 		parts += 2 + len(d.Properties) + len(d.Mounts) + len(d.DeviceSpecs)
 		if bytes > maxListBytes || parts > maxParts { // and so would a list that is too long
-			r.add(fmt.Sprintf("devices are left out: an agent takes a list of %d MiB at most, of %d devices, properties "+
-				"and paths", maxMessageBytes>>20, maxParts))
+			r.add(fmt.Sprintf("devices are left out: an agent takes a list of %d MiB at most, of %d devices, "+
+				"properties and paths", maxMessageBytes>>20, maxParts))
 			break
 		}
 		devices = append(devices, device)

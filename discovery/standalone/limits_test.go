@@ -51,7 +51,8 @@ func TestAListIsAsLongAsAgentsTake(t *testing.T) {
 		if len(got.Devices) != tc.sent || proto.Size(got) > maxMessageBytes {
 			t.Errorf("%s: %d devices of %d bytes are sent, want %d", name, len(got.Devices), proto.Size(got), tc.sent)
 		}
-		if warned := len(got.Warnings) == 1 && strings.Contains(got.Warnings[0], "left out"); warned != (tc.sent < tc.devices) {
+		warned := len(got.Warnings) == 1 && strings.Contains(got.Warnings[0], "left out")
+		if warned != (tc.sent < tc.devices) {
 			t.Errorf("%s: warnings %q", name, got.Warnings)
 		}
 	}

@@ -45,7 +45,8 @@ func TestSourcesOfAProcessThatDoesNotLead(t *testing.T) {
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: newScheme(), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionNamespace: "kube-system", LeaderElectionID: "test",
-		LeaseDuration: new(10 * time.Second), RenewDeadline: new(5 * time.Second), RetryPeriod: new(10 * time.Millisecond),
+		LeaseDuration: new(10 * time.Second), RenewDeadline: new(5 * time.Second),
+		RetryPeriod: new(10 * time.Millisecond),
 	})
 	if err != nil {
 		t.Fatal(err)

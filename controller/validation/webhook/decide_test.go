@@ -94,7 +94,9 @@ func TestIsDue(t *testing.T) {
 func TestPromote(t *testing.T) {
 	now := start.Add(20 * 24 * time.Hour)
 	serving, next := mustPair(t, start, "a"), mustPair(t, now, "a")
-	in := []*x509.Certificate{serving.leaf, next.leaf}
+	in, other := []*x509.Certificate{serving.leaf, next.leaf}, mustPairFor(t, "x.y.svc", start, "a")
+	never := time.Time{}
+	trusted := func(since time.Time) certificates { return certificates{serving, next, since} }
 	for name, tc := range map[string]struct {
 		certificates
 		bundle []*x509.Certificate
@@ -102,16 +104,17 @@ func TestPromote(t *testing.T) {
 		served *pair
 		since  time.Time
 	}{
-		"not announced":                      {certificates{serving, next, time.Time{}}, in[:1], now, serving, time.Time{}},
-		"just announced":                     {certificates{serving, next, time.Time{}}, in, now, serving, now},
-		"not for long":                       {certificates{serving, next, now.Add(-29 * time.Second)}, in, now, serving, now.Add(-29 * time.Second)},
-		"for long":                           {certificates{serving, next, now.Add(-30 * time.Second)}, in, now, next, time.Time{}},
-		"taken out again":                    {certificates{serving, next, now.Add(-time.Hour)}, in[:1], now, serving, time.Time{}},
-		"the clock is set back":              {certificates{serving, next, now.Add(time.Hour)}, in, now, serving, now},
-		"none is served":                     {certificates{nil, next, time.Time{}}, nil, now, next, time.Time{}},
-		"what is served is over":             {certificates{serving, next, time.Time{}}, in[:1], start.Add(month), next, time.Time{}},
-		"what is served is for another name": {certificates{mustPairFor(t, "x.y.svc", start, "a"), next, time.Time{}}, nil, now, next, time.Time{}},
-		"no successor":                       {certificates{serving, nil, time.Time{}}, nil, now, serving, time.Time{}},
+		"not announced":  {trusted(never), in[:1], now, serving, never},
+		"just announced": {trusted(never), in, now, serving, now},
+		"not for long": {trusted(now.Add(-29 * time.Second)), in, now, serving,
+			now.Add(-29 * time.Second)},
+		"for long":                           {trusted(now.Add(-30 * time.Second)), in, now, next, never},
+		"taken out again":                    {trusted(now.Add(-time.Hour)), in[:1], now, serving, never},
+		"the clock is set back":              {trusted(now.Add(time.Hour)), in, now, serving, now},
+		"none is served":                     {certificates{nil, next, never}, nil, now, next, never},
+		"what is served is over":             {trusted(never), in[:1], start.Add(month), next, never},
+		"what is served is for another name": {certificates{other, next, never}, nil, now, next, never},
+		"no successor":                       {certificates{serving, nil, never}, nil, now, serving, never},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tc.certificates

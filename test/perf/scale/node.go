@@ -117,8 +117,9 @@ func start(ctx context.Context, name string, config *rest.Config) (*node, error)
 	handlers := discovery.NewRegistry()
 	handlers.Add(discovery.NewSource(listed{}, discovery.BuiltInEndpoint))
 	if n.agent, err = agent.New(agent.Config{
-		NodeName: name, Client: client, KubeClient: kube, Configurations: caches.Configurations, Slices: caches.Slices, SliceWritten: caches.SliceWritten,
-		Nodes: caches.Nodes, Registry: handlers, Recorder: events,
+		NodeName: name, Client: client, KubeClient: kube, Configurations: caches.Configurations, Slices: caches.Slices,
+		SliceWritten: caches.SliceWritten,
+		Nodes:        caches.Nodes, Registry: handlers, Recorder: events,
 	}); err != nil {
 		return nil, err
 	}

@@ -84,8 +84,10 @@ func TestWhatIsSigned(t *testing.T) {
 		}, want: "is not of this assignment"},
 		{name: "another pod", uid: "another-uid", want: "is not of this assignment"},
 		{name: "another node", node: "node-b", want: "is not of this assignment"},
-		{name: "no base64", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.id + ".!" }, want: "is not a signature"},
-		{name: "short", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.id + ".AAAA" }, want: "is not a signature"},
+		{name: "no base64", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.id + ".!" },
+			want: "is not a signature"},
+		{name: "short", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = s.id + ".AAAA" },
+			want: "is not a signature"},
 		{name: "no key", forge: func(a map[string]string) { a[assignment.SignatureAnnotation] = "x" }, want: "is not a signature"},
 		{name: "another key", forge: func(a map[string]string) { signer(t, other).Sign(a, uid, node) }, want: "does not trust"},
 		{name: "another key under this one's name", forge: func(a map[string]string) {
