@@ -145,7 +145,7 @@ func TestClaimWithoutAPod(t *testing.T) {
 			}
 		}
 	})
-	t.Run("before the controller began, and judged late", func(t *testing.T) {
+	t.Run("before the controller began, and looked at late", func(t *testing.T) {
 		r, claim := newRig(t)
 		r.restart()
 		r.inv.DeleteSlice("node-b-0")

@@ -145,7 +145,7 @@ func (r *Reconciler) waits(uid types.UID, does bool) {
 }
 
 // begin notes, once, which claims there are: they may have counted before this process looked, be it long until
-// each is judged.
+// each is looked at.
 func (r *Reconciler) begin(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
