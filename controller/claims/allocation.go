@@ -3,11 +3,12 @@ package claims
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kubeslot/kubeslot/controller/watch"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -17,8 +18,9 @@ import (
 // still: ResourceClaims are not watched.
 const allocationAgain = 30 * time.Second
 
-// allocated reports whether the slot is allocated, by what the API server has of its ResourceClaim.
-func (r *Reconciler) allocated(ctx context.Context, claim *v1alpha1.SlotClaim) (bool, error) {
+// allocated reports whether the slot is allocated on the claim's node, nil for one that is gone, by what the API server
+// has of the claim's ResourceClaim.
+func (r *Reconciler) allocated(ctx context.Context, claim *v1alpha1.SlotClaim, node *corev1.Node) (bool, error) {
 	of := claim.Spec.ResourceClaim
 	if of == nil {
 		return false, nil
@@ -28,11 +30,13 @@ func (r *Reconciler) allocated(ctx context.Context, claim *v1alpha1.SlotClaim) (
 	if err != nil {
 		return false, fmt.Errorf("read ResourceClaim %s: %w", key, err)
 	}
-	s, errName := claim.Slot()
-	if found == nil || found.UID != of.UID || errName != nil {
+	if found == nil || found.UID != of.UID || !claim.AllocatedBy(found) {
 		return false, nil
 	}
-	return slices.ContainsFunc(v1alpha1.DRAResults(found), func(r resourceapi.DeviceRequestAllocationResult) bool {
-		return r.Device == s.Instance && claim.Spec.Holder == v1alpha1.DRAHolder(found.UID, r.ShareID)
-	}), nil
+	on := found.Status.Allocation.NodeSelector // our devices bind to their node
+	if on == nil || node == nil {
+		return true, nil
+	}
+	selector, err := nodeaffinity.NewNodeSelector(on)
+	return err == nil && selector.Match(node), nil
 }

@@ -223,7 +223,7 @@ func (r *Reconciler) readFacts(ctx context.Context, claim *v1alpha1.SlotClaim) (
 			}
 		}
 	}
-	if f.allocated, err = r.allocated(ctx, claim); err != nil {
+	if f.allocated, err = r.allocated(ctx, claim, f.node); err != nil {
 		return facts{}, err
 	}
 	if f.doesNotCount != nil && f.counted == never && f.node != nil && !assigned(f) {

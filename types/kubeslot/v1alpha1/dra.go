@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -76,6 +77,19 @@ func AllocatedInstances(c *resourceapi.ResourceClaim) (instances []string) {
 		instances = append(instances, r.Device)
 	}
 	return instances
+}
+
+// DRAAllocates reports whether the ResourceClaim is allocated slots of the Instance for the holder.
+func DRAAllocates(c *resourceapi.ResourceClaim, instance, holder string) bool {
+	return slices.ContainsFunc(DRAResults(c), func(r resourceapi.DeviceRequestAllocationResult) bool {
+		return r.Device == instance && holder == DRAHolder(c.UID, r.ShareID)
+	})
+}
+
+// AllocatedBy reports whether the ResourceClaim's allocation has the claim's slot.
+func (c *SlotClaim) AllocatedBy(of *resourceapi.ResourceClaim) bool {
+	name, err := c.Slot()
+	return err == nil && DRAAllocates(of, name.Instance, c.Spec.Holder)
 }
 
 // PublishedInstances are the Instances in a ResourceSlice of the controller's. A slice with a node's name is the
