@@ -146,3 +146,20 @@ func TestTheControllerWritesOnlyItsDriversObjects(t *testing.T) {
 		})
 	}
 }
+
+// A node publishes no devices of Kubeslot's driver: a kubelet may write slices that name its node.
+func TestNodesPublishNoDevices(t *testing.T) {
+	p := policies(t, "policies/dra.yaml")["kubeslot-resourceslices"]
+	const refused = "by Kubeslot's controller alone"
+	slices := schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceslices"}
+	of := func(spec string) string { return "metadata: {name: it}\nspec: {" + spec + "}" }
+	for spec, want := range map[string]string{
+		"driver: slots.kubeslot.io, nodeName: a":    refused,
+		"driver: gpu.example.com, nodeName: a":      "",
+		"driver: slots.kubeslot.io, allNodes: true": "",
+	} {
+		for _, old := range []string{"", of("driver: gpu.example.com, nodeName: a")} {
+			expect(t, p, request{by: kubelet("a"), resource: slices, kind: "ResourceSlice", object: of(spec), old: old}, want)
+		}
+	}
+}

@@ -209,10 +209,12 @@ func (p *Publisher) startOrStop(ctx context.Context) (again time.Duration, err e
 	return lookAgain, nil
 }
 
-// left reports whether there is a slice of the driver.
+// left reports whether there is a slice of the driver without a node's name, as the ResourceSlice controller sees and
+// deletes.
 func (p *Publisher) left(ctx context.Context) (bool, error) {
-	ours := fields.OneTermEqualSelector(resourceapi.ResourceSliceSelectorDriver, v1alpha1.DRADriver)
-	options := metav1.ListOptions{FieldSelector: ours.String(), Limit: 1}
+	ours := fields.Set{resourceapi.ResourceSliceSelectorDriver: v1alpha1.DRADriver,
+		resourceapi.ResourceSliceSelectorNodeName: ""}
+	options := metav1.ListOptions{FieldSelector: ours.AsSelector().String(), Limit: 1}
 	list, err := p.Client.ResourceV1().ResourceSlices().List(ctx, options)
 	if err != nil {
 		return false, fmt.Errorf("list the ResourceSlices of driver %s: %w", v1alpha1.DRADriver, err)

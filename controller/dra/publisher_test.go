@@ -13,6 +13,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
@@ -69,6 +71,8 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 			r.devices = len(slice.Spec.Devices)
 		case clienttesting.DeleteAction:
 			r.writes = append(r.writes, "delete")
+		case clienttesting.ListAction:
+			return r.list(a)
 		default:
 			return false, nil, nil
 		}
@@ -86,6 +90,30 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 			r.changed = append(r.changed, key.String())
 		}})
 	return r
+}
+
+// list minds the field selector, which the fake API server does not.
+func (r *rig) list(action clienttesting.ListAction) (bool, runtime.Object, error) {
+	all, err := r.api.Tracker().List(action.GetResource(), resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"), "")
+	if err != nil {
+		return true, nil, err
+	}
+	list := all.(*resourceapi.ResourceSliceList)
+	list.Items = slices.DeleteFunc(list.Items, func(s resourceapi.ResourceSlice) bool {
+		return !action.GetListRestrictions().Fields.Matches(fields.Set{
+			resourceapi.ResourceSliceSelectorDriver:   s.Spec.Driver,
+			resourceapi.ResourceSliceSelectorNodeName: ptr.Deref(s.Spec.NodeName, "")})
+	})
+	return true, list, nil
+}
+
+// A slice with a node's name is not the controller's, which does not look for its end.
+func TestSliceOfANode(t *testing.T) {
+	r := newRig(t, &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		Spec: resourceapi.ResourceSliceSpec{Driver: v1alpha1.DRADriver, NodeName: new("node-x")}})
+	if again, err := r.startOrStop(t.Context()); err != nil || again > 0 || r.controller != nil {
+		t.Errorf("%v; it looks again after %s", err, again)
+	}
 }
 
 // Start and WaitForSync implement the source.

@@ -39,7 +39,7 @@ var oldest = utilversion.MajorMinor(1, version.OldestKubernetesMinor)
 const maxKubeletSkew, maxSchedulerSkew = 3, 1
 
 // draPolicies are for clusters with a Configuration of allocator DRA: one without DRA's API cannot have them.
-var draPolicies = []string{"kubeslot-allowed-namespaces", "kubeslot-controller-dra"}
+var draPolicies = []string{"kubeslot-allowed-namespaces", "kubeslot-controller-dra", "kubeslot-resourceslices"}
 
 // policies are those of deploy/policies that refuse, each with what anybody may do without it.
 var policies = map[string]string{
@@ -52,6 +52,7 @@ var policies = map[string]string{
 	"kubeslot-kubecri-node":    "one node's kubecri can write another's status",
 	"kubeslot-kubecri-objects": "one node's kubecri can report devices and claim slots for another",
 	"kubeslot-kubecri-leases":  "one node's kubecri can take over discovery from others",
+	"kubeslot-resourceslices":  "one node's kubelet can publish devices that ResourceClaims get instead of real ones",
 	"kubeslot-release":         "who may delete SlotClaims can release slots that containers use",
 }
 
