@@ -3,8 +3,6 @@ package dra
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,18 +64,16 @@ type Publisher struct {
 	PublisherConfig
 	pools *poolQueue
 
-	controller *resourceslice.Controller        // nil while there is nothing to publish
-	instances  map[string]*published            // by name
-	members    map[string]map[string]*published // by pool and name
-	clean      bool                             // no slice of the driver is left
+	controller *resourceslice.Controller // nil while there is nothing to publish
+	instances  map[string]*published     // by name
+	clean      bool                      // no slice of the driver is left
 }
 
 var _ manager.LeaderElectionRunnable = &Publisher{}
 
 // NewPublisher makes a Publisher.
 func NewPublisher(c PublisherConfig) *Publisher {
-	p := &Publisher{PublisherConfig: c, instances: map[string]*published{},
-		members: map[string]map[string]*published{}}
+	p := &Publisher{PublisherConfig: c, instances: map[string]*published{}}
 	p.pools = newPoolQueue(func(configuration string) {
 		if c := p.Inventory.InForce(configuration); c != nil {
 			p.Changed(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
@@ -141,16 +137,11 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	}
 	if before != nil {
 		changed.Insert(before.Pool)
-		delete(p.members[before.Pool], instance)
 		delete(p.instances, instance)
 	}
 	if now != nil {
 		changed.Insert(now.Pool)
 		p.instances[instance] = now
-		if p.members[now.Pool] == nil {
-			p.members[now.Pool] = map[string]*published{}
-		}
-		p.members[now.Pool][instance] = now
 	}
 	return true
 }
@@ -163,13 +154,18 @@ func (p *Publisher) hostname(node string) string {
 // change, 0 for never, and how long what changed is, in bytes.
 func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (
 	again time.Duration, bytes int, err error) {
+	members := map[string][]*published{}
+	for _, one := range p.instances {
+		if changed.Has(one.Pool) {
+			members[one.Pool] = append(members[one.Pool], one)
+		}
+	}
 	for pool := range changed {
-		if len(p.members[pool]) == 0 {
-			delete(p.members, pool)
+		if len(members[pool]) == 0 {
 			p.pools.set(pool, nil)
 			continue
 		}
-		as := poolOf(slices.Collect(maps.Values(p.members[pool])))
+		as := poolOf(members[pool])
 		bytes += sizeOf(&as) // before others read it
 		p.pools.set(pool, &as)
 	}
@@ -180,7 +176,7 @@ func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (
 // startOrStop has a ResourceSlice controller run while there is something to publish, or left of before. It
 // returns when to call it again without a change; 0 for never.
 func (p *Publisher) startOrStop(ctx context.Context) (again time.Duration, err error) {
-	wanted := len(p.members) > 0
+	wanted := len(p.instances) > 0
 	if wanted && p.controller != nil || !wanted && p.clean {
 		return 0, nil
 	}
@@ -189,8 +185,8 @@ func (p *Publisher) startOrStop(ctx context.Context) (again time.Duration, err e
 	notFound := apierrors.IsNotFound(err) // the API server does not have the kind
 	switch {
 	case notFound && wanted:
-		for pool := range p.members {
-			p.pools.setProblem(pool, notServed)
+		for _, one := range p.instances {
+			p.pools.setProblem(one.Pool, notServed)
 		}
 		return retryAfter, err
 	case err != nil && !notFound:
