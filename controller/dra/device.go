@@ -56,7 +56,7 @@ func publish(instance string, d inventory.Device, hostname func(node string) str
 	switch {
 	case !report.Shared:
 		// With spec.discovery all devices are shared, so a device that is not has one node.
-		p.Pool, p.Nodes = c.Name+"/"+nodes[0], nodeNamed(nodes[0])
+		p.Pool, p.Nodes = v1alpha1.DRAPool(instance, nodes[0], false), nodeNamed(nodes[0])
 	case c.Spec.Discovery != nil:
 		p.Nodes = nodesLabelled(c.Spec.Discovery.NodeSelector)
 	default:

@@ -14,8 +14,7 @@ import (
 // no device to another slice.
 const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
-// poolOf is the pool of devices that are all of it. An allocation names its device by driver, pool and name,
-// so a device stays in its pool: a local one is in its Configuration's on its node, a shared one in its own.
+// poolOf is the pool of devices that are all of it.
 func poolOf(all []*published) resourceslice.Pool {
 	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.Device.Name, b.Device.Name) })
 	pool := resourceslice.Pool{NodeSelector: all[0].Nodes, AllNodes: all[0].Nodes == nil}

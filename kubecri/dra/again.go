@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // A SlotClaim may be deleted while its ResourceClaim is prepared, and containers use the slot: with the Node
@@ -17,43 +17,45 @@ import (
 // errLost is in the error of a slot that another has by now.
 var errLost = errors.New("both use the device at once: delete the pods of one")
 
-// claimAgain claims what is prepared and not claimed.
+// claimAgain claims what is prepared and not claimed, and releases what ResourceClaims that are prepared hold beyond:
+// a creation that was not answered may have been done after its slot was given up.
 func (d *Driver) claimAgain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := d.Claims.Ready(ctx); err != nil {
 		return err
 	}
-	return d.eachPrepared(ctx, d.claimRecorded)
+	return d.eachPrepared(ctx, func(ctx context.Context, p *preparedClaim) error {
+		return errors.Join(d.claimRecorded(ctx, p), d.releaseBeyond(ctx, p, d.of(p.UID)))
+	})
 }
 
 // claimRecorded claims what a ResourceClaim is prepared with.
 func (d *Driver) claimRecorded(ctx context.Context, p *preparedClaim) error {
 	var errs []error
-	for _, s := range p.Slots {
-		errs = append(errs, d.claimSlotAgain(ctx, p, s))
+	for name, r := range p.slots() {
+		errs = append(errs, d.claimSlotAgain(ctx, p, r, name))
 	}
 	return errors.Join(errs...)
 }
 
-func (d *Driver) claimSlotAgain(ctx context.Context, p *preparedClaim, s preparedSlot) error {
-	c := d.configuration(s.Slot.Instance)
-	if c == nil || s.Slot.Index >= c.Spec.Slots() {
+func (d *Driver) claimSlotAgain(ctx context.Context, p *preparedClaim, r *result, name slot.Name) error {
+	c := d.configuration(name.Instance)
+	if c == nil || name.Index >= c.Spec.Slots() {
 		return nil // a claim would not count
 	}
-	wrote, other, err := d.Claims.HoldFor(ctx, s.Slot, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
-		Holder: s.Holder, MadeAgain: true, ResourceClaim: &p.ResourceClaimReference})
+	wrote, other, err := d.claimSlot(ctx, p, r, name, true)
 	by := klog.KRef(p.Namespace, p.Name)
 	switch {
 	case errors.Is(err, claims.ErrNotBelieved):
 		return nil
 	case err != nil:
-		return fmt.Errorf("claim slot %s again for ResourceClaim %s: %w", s.Slot, by, err)
+		return fmt.Errorf("claim slot %s again for ResourceClaim %s: %w", name, by, err)
 	case other != nil:
-		return fmt.Errorf("ResourceClaim %s is prepared with slot %s, which is now claimed by %s: %w", by, s.Slot,
+		return fmt.Errorf("ResourceClaim %s is prepared with slot %s, which is now claimed by %s: %w", by, name,
 			other.HeldBy(), errLost)
 	case wrote:
-		klog.FromContext(ctx).Info("Claimed a slot again, whose ResourceClaim is prepared", "slot", s.Slot.String(),
+		klog.FromContext(ctx).Info("Claimed a slot again, whose ResourceClaim is prepared", "slot", name.String(),
 			"resourceClaim", by)
 	}
 	return nil

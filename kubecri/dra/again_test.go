@@ -147,24 +147,29 @@ func TestNodeIsDeleted(t *testing.T) {
 	await(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-0"] == "dra.u1.s0" })
 }
 
-// A CDI spec that cannot be read keeps no other ResourceClaim's slots from being claimed again.
+// A CDI spec that cannot be read, or that another version wrote, keeps no other ResourceClaim's slots from being
+// claimed again, and its own slots stay claimed.
 func TestSpecThatCannotBeRead(t *testing.T) {
-	a := newAPI(configuration(3))
-	r := start(t, a, here, t.TempDir())
-	for _, uid := range []types.UID{"u1", "u2"} {
-		if err := r.ask(t, claim(uid, "one "+camera+" 1")); err != nil {
+	for _, content := range []string{"{", `{"annotations": {"slots.kubeslot.io/prepared": "{\"slots\": []}"}}`} {
+		a := newAPI(configuration(3))
+		r := start(t, a, here, t.TempDir())
+		for _, uid := range []types.UID{"u1", "u2"} {
+			if err := r.ask(t, claim(uid, "one "+camera+" 1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(r.specPath("u1"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(r.specPath("u1"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a.remove(t, camera+"-1")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
-	if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
-		t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
-	}
-	if holder := a.claimed(t)[camera+"-1"]; holder != "dra.u2.s0" {
-		t.Errorf("slot 1 is held by %q", holder)
+		a.remove(t, camera+"-1")
+		await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
+		if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
+			t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
+		}
+		want := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "dra.u2.s0"}
+		if diff := cmp.Diff(want, a.claimed(t)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		r.kill()
 	}
 }

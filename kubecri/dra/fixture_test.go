@@ -319,7 +319,11 @@ func claim(uid types.UID, results ...string) *resourceapi.ResourceClaim {
 	return c
 }
 
-// prepareAll prepares one claim as the kubelet asks for it.
+func reference(c *resourceapi.ResourceClaim) *v1alpha1.ResourceClaimReference {
+	return &v1alpha1.ResourceClaimReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}
+}
+
+// ask prepares one claim as the kubelet asks for it.
 func (r *rig) ask(t *testing.T, c *resourceapi.ResourceClaim) error {
 	t.Helper()
 	results, err := r.PrepareResourceClaims(t.Context(), []*resourceapi.ResourceClaim{c})

@@ -40,25 +40,28 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 
 // health is what there is to report now, and what is closed when that may have changed.
 func (d *Driver) health() (report kubeletplugin.DeviceHealthReport, changed <-chan struct{}) {
-	held := map[string]bool{}
+	held := map[string]*v1alpha1.Device{} // as the node's DeviceSlices list it; nil where they do not
 	for _, c := range d.Claims.OfDRA() {
 		if name, err := c.Slot(); err == nil {
-			held[name.Instance] = true
+			held[name.Instance] = nil
 		}
 	}
 	seen, changed := d.Seen.Devices()
-	listed := map[string]*v1alpha1.Device{}
 	own, _ := d.Slices.Lister().List(labels.Everything()) // from memory
 	for _, s := range own {
 		for i := range s.Spec.Devices {
-			listed[s.Spec.Devices[i].Instance()] = &s.Spec.Devices[i]
+			listed := &s.Spec.Devices[i]
+			if _, is := held[listed.Instance()]; is {
+				held[listed.Instance()] = listed
+			}
 		}
 	}
 	for _, instance := range slices.Sorted(maps.Keys(held)) {
 		_, sees := seen[instance]
-		state, message := healthOf(d.Node, sees, d.Seen.Gone(instance), listed[instance])
+		of := held[instance]
+		state, message := healthOf(d.Node, sees, d.Seen.Gone(instance), of)
 		report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{DeviceName: instance,
-			PoolName: poolOf(d.Node, instance, listed[instance]), Health: state, Message: message,
+			PoolName: v1alpha1.DRAPool(instance, d.Node, of == nil || of.Shared), Health: state, Message: message,
 			LastUpdated: d.Clock.Now()})
 	}
 	return report, changed
@@ -78,13 +81,4 @@ func healthOf(node string, seen, gone bool, listed *v1alpha1.Device) (kubeletplu
 			node)
 	}
 	return kubeletplugin.HealthStatusHealthy, ""
-}
-
-// poolOf is the pool of a device of the node: of a device that is not shared the Configuration's for the
-// node, otherwise the device's own.
-func poolOf(node, instance string, listed *v1alpha1.Device) string {
-	if listed != nil && !listed.Shared {
-		return v1alpha1.DeviceConfiguration(instance) + "/" + node
-	}
-	return instance
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	kubelettypes "k8s.io/kubelet/pkg/types"
@@ -53,16 +51,16 @@ func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference
 // uses the claim, or of a pod in its namespace that is not among the pods, as of one that was deleted by force.
 // Static pods have no claims.
 func user(listed crilist.Listing, pods []*corev1.Pod, ref v1alpha1.ResourceClaimReference) *runtimeapi.Container {
-	uses := map[string]bool{} // by the UIDs of pods that are known
+	users := map[string]bool{} // by the UIDs of pods that are known
 	for _, pod := range pods {
-		uses[string(pod.UID)] = slices.Contains(claimsOf(pod), nameOf(ref))
+		users[string(pod.UID)] = uses(pod, ref)
 	}
 	for _, c := range listed.Containers {
 		if c.State == runtimeapi.ContainerState_CONTAINER_EXITED || !listed.Usable(c) ||
 			kubelettypes.GetPodNamespace(c.Labels) != ref.Namespace {
 			continue
 		}
-		used, known := uses[kubelettypes.GetPodUID(c.Labels)]
+		used, known := users[kubelettypes.GetPodUID(c.Labels)]
 		if used || !known && !assignment.Static(listed.Sandboxes[c.PodSandboxId].GetAnnotations()) {
 			return c
 		}
@@ -70,15 +68,12 @@ func user(listed crilist.Listing, pods []*corev1.Pod, ref v1alpha1.ResourceClaim
 	return nil
 }
 
-// claimsOf are the ResourceClaims of a pod.
-func claimsOf(pod *corev1.Pod) []types.NamespacedName {
-	var all []types.NamespacedName
+// uses reports whether the pod names the ResourceClaim, or an earlier or later one of its name.
+func uses(pod *corev1.Pod, ref v1alpha1.ResourceClaimReference) bool {
 	for name := range resourceclaim.PodClaims(pod) {
-		all = append(all, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		if name == ref.Name {
+			return pod.Namespace == ref.Namespace
+		}
 	}
-	return all
-}
-
-func nameOf(ref v1alpha1.ResourceClaimReference) types.NamespacedName {
-	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	return false
 }

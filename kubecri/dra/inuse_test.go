@@ -27,7 +27,7 @@ func TestAllocatedAnew(t *testing.T) {
 		if err := r.ask(t, c); err == nil || !strings.Contains(err.Error(), "ns/pod-forced") {
 			t.Errorf("a container uses its former slots, and the error is %v", err)
 		}
-		if diff := cmp.Diff(former, a.claimed(t)); diff != "" || !r.says(`!"u1-one"`, camera+"-1")() {
+		if diff := cmp.Diff(former, a.claimed(t)); diff != "" || !r.says(`!"u1-one"`, camera)() {
 			t.Errorf("(-want +got):\n%s%s", diff, r.spec("u1"))
 		}
 	}
@@ -53,7 +53,7 @@ func TestSpecOfOtherSlots(t *testing.T) {
 	r.kill()
 	a.remove(t, camera+"-0")
 	a.put(t, other+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0",
-		ResourceClaim: new(reference(former))})
+		ResourceClaim: reference(former)})
 	r = start(t, a, here, r.dir)
 	if err := r.ask(t, claim("u1", "one "+other+" 1")); err != nil {
 		t.Fatal(err)

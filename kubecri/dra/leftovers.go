@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	draclient "k8s.io/dynamic-resource-allocation/client"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -64,54 +61,51 @@ func (d *Driver) leftovers(ctx context.Context) error {
 	}
 	errs := []error{err}
 	pods, _ := d.Pods.Lister().List(labels.Everything()) // from memory
-	for ref := range unused(refs, pods) {
-		errs = append(errs, d.alone(ctx, ref.UID,
-			func(ctx context.Context) error { return d.releaseLeftover(ctx, ref) }))
+	for ref := range refs {
+		if mayBeLeft(ref, refs, pods) {
+			errs = append(errs, d.alone(ctx, ref.UID,
+				func(ctx context.Context) error { return d.releaseLeftover(ctx, ref) }))
+		}
 	}
 	return errors.Join(errs...)
 }
 
 // releaseLeftover releases what the ResourceClaim has here and is not allocated.
 func (d *Driver) releaseLeftover(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
-	claim, err := draclient.New(d.Kube).ResourceClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	claim, err := d.Kube.ResourceV1().ResourceClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look whether ResourceClaim %s/%s is allocated: %w", ref.Namespace, ref.Name, err)
 	}
-	if err != nil || claim.UID != ref.UID {
-		claim = &resourceapi.ResourceClaim{} // gone, and so not allocated
+	held := d.of(ref.UID)
+	if err == nil && claim.UID == ref.UID { // otherwise it is gone
+		isAllocated := slices.ContainsFunc(held, func(c *v1alpha1.SlotClaim) bool { return c.AllocatedBy(claim) })
+		p, _ := d.recorded(ref.UID) // claimAgain says why it cannot be read
+		for _, r := range p.slots() {
+			isAllocated = isAllocated || v1alpha1.DRAAllocates(claim, r.Instance, p.holder(r))
+		}
+		if isAllocated { // and prepared, or about to be
+			return nil
+		}
 	}
-	all, err := wants(claim)
-	if err != nil {
-		return err
-	}
-	surplus := compare(ref.UID, all, d.Claims.OfDRA())
-	if len(all) > 0 && (len(surplus) == 0 || complete(all)) { // it is allocated, and prepared or about to be
-		return nil
-	}
-	if err := d.release(ctx, ref, surplus); err != nil {
+	if err := d.release(ctx, ref, held); err != nil {
 		return fmt.Errorf("release what ResourceClaim %s/%s has here and is not allocated any more: %w", ref.Namespace,
 			ref.Name, err)
 	}
 	klog.FromContext(ctx).Info("Released what the kubelet has not unprepared: its ResourceClaim is not allocated any "+
-		"more", "resourceClaim", klog.KRef(ref.Namespace, ref.Name), "slots", len(surplus))
+		"more", "resourceClaim", klog.KRef(ref.Namespace, ref.Name), "slots", len(held))
 	return nil
 }
 
-// unused takes out the ResourceClaims that running pods use. Of several with one name the pods use one at most, and a
-// pod that does not run yet may wait for the slots of a former one of its claim's name.
-func unused(refs map[v1alpha1.ResourceClaimReference]bool, pods []*corev1.Pod,
-) map[v1alpha1.ResourceClaimReference]bool {
-	used, named := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
-	for _, pod := range pods {
-		for _, name := range claimsOf(pod) {
-			used[name] = used[name] || pod.Status.Phase == corev1.PodRunning
+// mayBeLeft reports whether no running pod is known to use the ResourceClaim. Of several with one name the pods use one
+// at most, and a pod that does not run yet may wait for the slots of a former one of its claim's name.
+func mayBeLeft(ref v1alpha1.ResourceClaimReference, all map[v1alpha1.ResourceClaimReference]bool,
+	pods []*corev1.Pod) bool {
+	for other := range all {
+		if other.Namespace == ref.Namespace && other.Name == ref.Name && other.UID != ref.UID {
+			return true
 		}
 	}
-	for ref := range refs {
-		named[nameOf(ref)]++
-	}
-	maps.DeleteFunc(refs, func(ref v1alpha1.ResourceClaimReference, _ bool) bool {
-		return used[nameOf(ref)] && named[nameOf(ref)] == 1
+	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodRunning && uses(pod, ref)
 	})
-	return refs
 }

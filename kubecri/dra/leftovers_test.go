@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -123,7 +124,8 @@ func TestLeftoverOfTheName(t *testing.T) {
 	}
 }
 
-// What is prepared stays so also when the watch shows a slot of it too many, whose creation was not answered.
+// What is prepared stays so also when the watch shows a slot of it too many, whose creation was not answered: that one
+// is released, though a container uses the claim.
 func TestLeftoverOfWhatIsPrepared(t *testing.T) {
 	c, pod := claim("u1", "one "+camera+" 1"), podOf("p", "claim-u1")
 	pod.Status.Phase = corev1.PodPending
@@ -133,9 +135,13 @@ func TestLeftoverOfWhatIsPrepared(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.spec("u1")
-	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0", ResourceClaim: new(reference(c))})
+	r.runtime.has(container("c1", "uid-of-pod", ""))
+	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0", ResourceClaim: reference(c)})
 	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 2 })
-	if err := r.leftovers(t.Context()); err != nil || r.spec("u1") != before {
+	if err := errors.Join(r.claimAgain(t.Context()), r.leftovers(t.Context())); err != nil || r.spec("u1") != before {
 		t.Errorf("%v; its spec is\n%s", err, r.spec("u1"))
+	}
+	if diff := cmp.Diff(map[string]string{camera + "-0": "dra.u1.s0"}, a.claimed(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

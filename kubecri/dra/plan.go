@@ -2,6 +2,8 @@ package dra
 
 import (
 	"fmt"
+	"iter"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -17,19 +20,31 @@ import (
 // maxSlots is how many slots an Instance has at most: the index in a slot's name has four digits.
 const maxSlots = 10_000
 
-// want is a result of an allocated ResourceClaim: slots of one device, for one request.
-type want struct {
-	request, pool string
-	instance      string // the device's name
-	share         *types.UID
-	holder        string // of the slots' claims
-	slots         int
-	held          []slot.Name // those that are claimed
+// preparedClaim is what a ResourceClaim has here, or is to have. The claim's CDI spec has it as an annotation.
+type preparedClaim struct {
+	v1alpha1.ResourceClaimReference
+	Broker  string   `json:"broker,omitempty"` // the Configuration of whose brokers the claim is
+	Results []result `json:"results"`
+	// Revoked is set when no container is to be created with them any more: nothing is described.
+	Revoked bool `json:"revoked,omitempty"`
+	// Nodes are the device nodes of the spec, and which they are.
+	Nodes checkpoint.Device `json:"nodes"`
 }
 
-// wants are the results of the ResourceClaim that are of our driver.
-func wants(claim *resourceapi.ResourceClaim) ([]want, error) {
-	var all []want
+// result is one of the ResourceClaim's allocation: slots of one device, for one request.
+type result struct {
+	Request  string     `json:"request"`
+	Pool     string     `json:"pool"`
+	Instance string     `json:"instance"` // the device's name
+	Share    *types.UID `json:"share,omitempty"`
+	Slots    int        `json:"slots"` // how many it is to have
+	Held     []int      `json:"held"`  // the indexes of those that it has, in order
+}
+
+// allocated is what the ResourceClaim is to have here: its results that are of our driver. It holds nothing yet.
+func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
+	p := &preparedClaim{Broker: claim.Labels[akriv0.BrokerLabel], ResourceClaimReference: v1alpha1.ResourceClaimReference{
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}
 	for _, r := range v1alpha1.DRAResults(claim) {
 		if r.AdminAccess != nil && *r.AdminAccess {
 			return nil, fmt.Errorf("request %s has adminAccess, which driver %s does not give: a slot is used by who "+
@@ -43,10 +58,10 @@ func wants(claim *resourceapi.ResourceClaim) ([]want, error) {
 		if err != nil {
 			return nil, fmt.Errorf("request %s of device %s: %w", r.Request, r.Device, err)
 		}
-		all = append(all, want{request: r.Request, pool: r.Pool, instance: r.Device, share: r.ShareID,
-			holder: v1alpha1.DRAHolder(claim.UID, r.ShareID), slots: slots})
+		p.Results = append(p.Results, result{Request: r.Request, Pool: r.Pool, Instance: r.Device, Share: r.ShareID,
+			Slots: slots})
 	}
-	return all, nil
+	return p, nil
 }
 
 // consumed is how many slots a result has; one where the API server does not know consumed capacity.
@@ -63,14 +78,77 @@ func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, er
 	return int(n), nil
 }
 
+// holder is that of the result's slots.
+func (p *preparedClaim) holder(r *result) string { return v1alpha1.DRAHolder(p.UID, r.Share) }
+
+// slots are those that the ResourceClaim has here, each with its result; none of nil.
+func (p *preparedClaim) slots() iter.Seq2[slot.Name, *result] {
+	return func(yield func(slot.Name, *result) bool) {
+		if p == nil {
+			return
+		}
+		for i := range p.Results {
+			r := &p.Results[i]
+			for _, index := range r.Held {
+				if !yield(slot.Name{Instance: r.Instance, Index: index}, r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// hold has each result hold its own of the ResourceClaim's SlotClaims, the lowest first, at most as many as it is to
+// have.
+func (p *preparedClaim) hold(all []*v1alpha1.SlotClaim) {
+	for i := range p.Results {
+		r := &p.Results[i]
+		for _, c := range all {
+			if name, err := c.Slot(); err == nil && name.Instance == r.Instance && c.Spec.Holder == p.holder(r) {
+				r.Held = append(r.Held, name.Index)
+			}
+		}
+		slices.Sort(r.Held)
+		r.Held = r.Held[:min(len(r.Held), r.Slots)]
+	}
+}
+
+// same reports whether containers get by it the slots of the other.
+func (p *preparedClaim) same(other *preparedClaim) bool {
+	return p != nil && !p.Revoked && reflect.DeepEqual(p.Results, other.Results)
+}
+
+// within reports whether the other has all of its slots, for the same requests.
+func (p *preparedClaim) within(other *preparedClaim) bool {
+	of := map[slot.Name]string{}
+	for name, r := range other.slots() {
+		of[name] = r.Request
+	}
+	for name, r := range p.slots() {
+		if request, is := of[name]; !is || request != r.Request {
+			return false
+		}
+	}
+	return true
+}
+
+// beyond are the SlotClaims of which the ResourceClaim does not have the slots; all where it has none.
+func (p *preparedClaim) beyond(all []*v1alpha1.SlotClaim) []*v1alpha1.SlotClaim {
+	has := map[string]bool{}
+	for name := range p.slots() {
+		has[name.String()] = true
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c *v1alpha1.SlotClaim) bool { return has[c.Name] })
+}
+
 // mayPrepare returns an error unless DRA gives the Instance's slots. configuration is the one in force that
 // the Instance is of, nil for none. A claim that was allocated before the Configuration changed back to
 // Slots is prepared as long as the Instance is held for such claims.
 func mayPrepare(configuration *akriv0.Configuration, instance string) error {
 	if configuration == nil {
 		return fmt.Errorf("device %s is of Configuration %s, which does not exist, is being deleted, or is not the "+
-			"one in force: "+
-			"apply the Configuration again, or delete the pod", instance, v1alpha1.DeviceConfiguration(instance))
+			"one in force: apply the Configuration again, or delete the pod", instance,
+			v1alpha1.DeviceConfiguration(instance))
 	}
 	a := configuration.Status.Allocator
 	if a != nil && (a.Current == akriv0.AllocatorDRA || a.Holds(instance)) {
@@ -81,42 +159,12 @@ func mayPrepare(configuration *akriv0.Configuration, instance string) error {
 		instance, configuration.Namespace, configuration.Name, configuration.Name)
 }
 
-// holdsFor reports whether a holder is one of the ResourceClaim's.
-func holdsFor(claim types.UID, holder string) bool {
-	all := v1alpha1.DRAHolder(claim, nil)
-	return holder == all || strings.HasPrefix(holder, all+".")
-}
-
-// compare sorts the SlotClaims that the ResourceClaim has here: each want holds its own, at most as many as it
-// has slots, the lowest first, and surplus are all others: of another allocation, or too many.
-func compare(claim types.UID, all []want, here []*v1alpha1.SlotClaim) (surplus []*v1alpha1.SlotClaim) {
-	type found struct {
-		name  slot.Name
-		claim *v1alpha1.SlotClaim
-	}
-	var mine []found
-	for _, c := range here {
-		if name, err := c.Slot(); err == nil && holdsFor(claim, c.Spec.Holder) {
-			mine = append(mine, found{name, c})
-		}
-	}
-	slices.SortFunc(mine, func(a, b found) int { return a.name.Index - b.name.Index })
-	for _, f := range mine {
-		i := slices.IndexFunc(all, func(w want) bool {
-			return w.holder == f.claim.Spec.Holder && w.instance == f.name.Instance
-		})
-		if i < 0 || len(all[i].held) == all[i].slots {
-			surplus = append(surplus, f.claim)
-			continue
-		}
-		all[i].held = append(all[i].held, f.name)
-	}
-	return surplus
-}
-
-// complete reports whether each want has all of its slots.
-func complete(all []want) bool {
-	return !slices.ContainsFunc(all, func(w want) bool { return len(w.held) != w.slots })
+// ofClaim are the SlotClaims that the ResourceClaim holds. It changes the list.
+func ofClaim(claim types.UID, all []*v1alpha1.SlotClaim) []*v1alpha1.SlotClaim {
+	holder := v1alpha1.DRAHolder(claim, nil)
+	return slices.DeleteFunc(all, func(c *v1alpha1.SlotClaim) bool {
+		return c.Spec.Holder != holder && !strings.HasPrefix(c.Spec.Holder, holder+".")
+	})
 }
 
 // lowestFree returns the lowest index below the capacity that nobody has; false for none.

@@ -16,8 +16,8 @@ import (
 )
 
 func TestWants(t *testing.T) {
-	type allocated = resourceapi.DeviceRequestAllocationResult
-	result := func(change func(*allocated)) *resourceapi.ResourceClaim {
+	type inAllocation = resourceapi.DeviceRequestAllocationResult
+	result := func(change func(*inAllocation)) *resourceapi.ResourceClaim {
 		c := claim("u1", "one "+camera+" 2")
 		change(&c.Status.Allocation.Devices.Results[0])
 		return c
@@ -29,18 +29,20 @@ func TestWants(t *testing.T) {
 	}{
 		"two slots":              {claim: claim("u1", "one "+camera+" 2", "two "+other+" 1"), slots: []int{2, 1}},
 		"not allocated":          {claim: &resourceapi.ResourceClaim{}},
-		"another driver's":       {claim: result(func(r *allocated) { r.Driver = "gpu.example" })},
-		"no consumed capacity":   {claim: result(func(r *allocated) { r.ConsumedCapacity = nil }), slots: []int{1}},
+		"another driver's":       {claim: result(func(r *inAllocation) { r.Driver = "gpu.example" })},
+		"no consumed capacity":   {claim: result(func(r *inAllocation) { r.ConsumedCapacity = nil }), slots: []int{1}},
 		"a half":                 {claim: claim("u1", "one "+camera+" 500m"), bad: true},
 		"none":                   {claim: claim("u1", "one "+camera+" 0"), bad: true},
 		"more than there can be": {claim: claim("u1", "one "+camera+" 10001"), bad: true},
-		"adminAccess":            {claim: result(func(r *allocated) { r.AdminAccess = ptr.To(true) }), bad: true},
+		"adminAccess":            {claim: result(func(r *inAllocation) { r.AdminAccess = ptr.To(true) }), bad: true},
 		"no Instance's name":     {claim: claim("u1", "one camera 1"), bad: true},
 	} {
-		got, err := wants(test.claim)
+		got, err := allocated(test.claim)
 		var slots []int
-		for _, w := range got {
-			slots = append(slots, w.slots)
+		if err == nil {
+			for _, r := range got.Results {
+				slots = append(slots, r.Slots)
+			}
 		}
 		if !slices.Equal(slots, test.slots) || (err != nil) != test.bad {
 			t.Errorf("%s: %v, %v; want %v, an error %t", name, slots, err, test.slots, test.bad)
@@ -74,17 +76,18 @@ func TestMayPrepare(t *testing.T) {
 	}
 }
 
-// Of what a claim has here each result keeps at most its slots, of its own device and holder alone; all else
-// of the claim's is surplus, and other claims' slots are left alone.
-func TestCompare(t *testing.T) {
+// Of what a claim has here each result holds at most its slots, of its own device and holder alone; all else
+// of the claim's is beyond, and other claims' slots are left alone.
+func TestHold(t *testing.T) {
 	instances := []string{camera, other}
 	rapid.Check(t, func(t *rapid.T) {
-		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) want {
-			return want{instance: rapid.SampledFrom(instances).Draw(t, "instance"), slots: rapid.IntRange(1, 3).Draw(t,
-				"slots")}
-		}), 0, 3).Draw(t, "wants")
-		for i := range all {
-			all[i].holder = v1alpha1.DRAHolder("u1", ptr.To(types.UID(fmt.Sprint("s", i))))
+		p := &preparedClaim{ResourceClaimReference: v1alpha1.ResourceClaimReference{UID: "u1"},
+			Results: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) result {
+				return result{Instance: rapid.SampledFrom(instances).Draw(t, "instance"),
+					Slots: rapid.IntRange(1, 3).Draw(t, "slots")}
+			}), 0, 3).Draw(t, "results")}
+		for i := range p.Results {
+			p.Results[i].Share = ptr.To(types.UID(fmt.Sprint("s", i)))
 		}
 		var here []*v1alpha1.SlotClaim
 		holders := []string{"dra.u1", "dra.u1.s0", "dra.u1.s1", "dra.u1.s2", "dra.u10.s0", "dra.u2.s0", "u1", "p1"}
@@ -96,24 +99,20 @@ func TestCompare(t *testing.T) {
 				}
 			}
 		}
-		if compare("u1", all, nil); complete(all) != (len(all) == 0) {
-			t.Fatal("complete without any slot")
-		}
-		surplus := compare("u1", all, here)
+		mine := ofClaim("u1", slices.Clone(here))
+		p.hold(mine)
 		seen := map[string]int{}
-		for i, w := range all {
-			if len(w.held) > w.slots {
-				t.Fatalf("too much for %+v", w)
+		for name, r := range p.slots() {
+			seen[name.String()]++
+			at := slices.IndexFunc(here, func(c *v1alpha1.SlotClaim) bool { return c.Name == name.String() })
+			if name.Instance != r.Instance || here[at].Spec.Holder != p.holder(r) {
+				t.Fatalf("%s, held by %s, for %+v", name, here[at].Spec.Holder, r)
 			}
-			for _, name := range w.held {
-				seen[name.String()]++
-				at := slices.IndexFunc(here, func(c *v1alpha1.SlotClaim) bool { return c.Name == name.String() })
-				if name.Instance != all[i].instance || here[at].Spec.Holder != all[i].holder {
-					t.Fatalf("%s, held by %s, for %+v", name, here[at].Spec.Holder, all[i])
-				}
+			if len(r.Held) > r.Slots || !slices.IsSorted(r.Held) {
+				t.Fatalf("too many for %+v, or not in order", r)
 			}
 		}
-		for _, c := range surplus {
+		for _, c := range p.beyond(mine) {
 			seen[c.Name]++
 		}
 		for _, c := range here {
@@ -125,6 +124,9 @@ func TestCompare(t *testing.T) {
 				t.Fatalf("%s of %s is there %d times, want %d", c.Name, c.Spec.Holder, seen[c.Name], of)
 			}
 		}
+		if nothing := (*preparedClaim)(nil); len(nothing.beyond(mine)) != len(mine) || !nothing.within(p) || nothing.same(p) {
+			t.Fatal("what is not prepared has slots")
+		}
 	})
 }
 
@@ -133,24 +135,19 @@ func TestHealthOf(t *testing.T) {
 		seen, gone bool
 		listed     *v1alpha1.Device
 		want       string
-		pool       string
 	}{
-		"seen":               {seen: true, listed: &v1alpha1.Device{Shared: true}, want: "Healthy", pool: camera},
-		"seen, of this node": {seen: true, listed: &v1alpha1.Device{}, want: "Healthy", pool: "cam/" + here},
-		"other nodes see it": {seen: true, want: "Healthy", pool: camera},
+		"seen":               {seen: true, listed: &v1alpha1.Device{}, want: "Healthy"},
+		"other nodes see it": {seen: true, want: "Healthy"},
 		"no answer": {seen: true, listed: &v1alpha1.Device{Unschedulable: true, Shared: true},
-			want: "Unhealthy", pool: camera},
+			want: "Unhealthy"},
 		"gone, and listed so": {seen: true, listed: &v1alpha1.Device{Unschedulable: true, Gone: true},
-			want: "Unhealthy", pool: "cam/" + here},
-		"gone":                  {gone: true, want: "Unhealthy", pool: camera},
-		"not known after start": {listed: &v1alpha1.Device{}, want: "Unknown", pool: "cam/" + here},
+			want: "Unhealthy"},
+		"gone":                  {gone: true, want: "Unhealthy"},
+		"not known after start": {listed: &v1alpha1.Device{}, want: "Unknown"},
 	} {
 		state, message := healthOf(here, test.seen, test.gone, test.listed)
 		if string(state) != test.want || (message == "") != (state == "Healthy") {
 			t.Errorf("%s: %s, %q; want %s", name, state, message, test.want)
-		}
-		if got := poolOf(here, camera, test.listed); got != test.pool {
-			t.Errorf("%s: pool %s, want %s", name, got, test.pool)
 		}
 	}
 }

@@ -25,91 +25,95 @@ import (
 // prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim whose spec names the
 // slots that it has is left as it is, also when its device is gone since.
 func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
-	all, err := wants(claim)
+	now, err := allocated(claim)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.Claims.Ready(ctx); err != nil {
 		return nil, err
 	}
-	p, lost := d.recorded(claim.UID)
-	if p != nil { // somebody may have deleted claims of it
-		if lost = d.claimRecorded(ctx, p); lost != nil && !errors.Is(lost, errLost) {
+	before, lost := d.recorded(claim.UID)
+	if before != nil { // somebody may have deleted claims of it
+		if lost = d.claimRecorded(ctx, before); lost != nil && !errors.Is(lost, errLost) {
 			return nil, lost // it may be in use, and stays as it is
 		}
 	}
-	surplus := compare(claim.UID, all, d.Claims.OfDRA())
-	now := recordOf(claim, all)
-	if lost == nil && len(surplus) == 0 && complete(all) && p.same(now) {
-		return prepared(claim.UID, all), nil
+	now.hold(d.of(now.UID))
+	if lost == nil && before.same(now) {
+		return now.devices(), nil
 	}
-	devices, err := d.check(ctx, claim.Namespace, all)
+	if err := d.usable(); err != nil {
+		return nil, err
+	}
+	devices, err := d.check(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	if lost != nil || p != nil && !p.within(now) {
-		if err := d.revoke(ctx, reference(claim), p); err != nil {
+	if lost != nil || !before.within(now) {
+		if err := d.revoke(ctx, now.ResourceClaimReference, before); err != nil {
 			return nil, errors.Join(lost, fmt.Errorf("it was prepared with other slots before: %w", err))
 		}
+		before = nil
 	}
-	for _, c := range surplus {
-		if err := d.Claims.Release(ctx, c); err != nil {
-			return nil, err
-		}
+	if err := d.releaseBeyond(ctx, now, d.of(now.UID)); err != nil {
+		return nil, err
 	}
-	var took []slot.Name
-	for i := range all {
-		var more []slot.Name
-		more, err = d.take(ctx, claim, &all[i])
-		took = append(took, more...)
-		if err != nil {
+	for i := range now.Results {
+		if err = d.take(ctx, now, &now.Results[i]); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		err = d.describe(recordOf(claim, all), devices)
+		err = d.describe(now, devices)
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.giveBack(ctx, took))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		return nil, errors.Join(err, d.releaseBeyond(ctx, before, d.of(now.UID)))
 	}
 	var held []slot.Name
-	for _, w := range all {
-		held = append(held, w.held...)
+	for name := range now.slots() {
+		held = append(held, name)
 	}
 	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots", held)
-	return prepared(claim.UID, all), nil
+	return now.devices(), nil
 }
 
-// check returns the devices of what is wanted, by Instance, or why they cannot be given.
-func (d *Driver) check(ctx context.Context, namespace string, all []want) (map[string]discovery.Device, error) {
+// of are the SlotClaims of this node that the ResourceClaim holds.
+func (d *Driver) of(claim types.UID) []*v1alpha1.SlotClaim { return ofClaim(claim, d.Claims.OfDRA()) }
+
+// usable returns an error where the runtime would not give containers what CDI specs say.
+func (d *Driver) usable() error {
 	if d.CDI == nil {
-		return nil, errors.New("kubecri writes no CDI specs here, by which containers get devices of ResourceClaims: " +
+		return errors.New("kubecri writes no CDI specs here, by which containers get devices of ResourceClaims: " +
 			"give it a --cdi-dir")
 	}
-	if err := d.CDI.Usable(); err != nil {
-		return nil, err
-	}
+	return d.CDI.Usable()
+}
+
+// check returns the devices of what is to be prepared, by Instance, or why they cannot be given.
+func (d *Driver) check(ctx context.Context, p *preparedClaim) (map[string]discovery.Device, error) {
 	devices := map[string]discovery.Device{}
-	for _, w := range all {
-		if _, known := devices[w.instance]; known {
+	for _, r := range p.Results {
+		if _, known := devices[r.Instance]; known {
 			continue
 		}
-		configuration := d.configuration(w.instance)
-		if err := mayPrepare(configuration, w.instance); err != nil {
+		configuration := d.configuration(r.Instance)
+		if err := mayPrepare(configuration, r.Instance); err != nil {
 			return nil, err
 		}
-		labelsOf := func() (map[string]string, error) { return claims.NamespacesOf(d.Kube)(ctx, namespace) }
-		allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf)
+		labelsOf := func() (map[string]string, error) { return claims.NamespacesOf(d.Kube)(ctx, p.Namespace) }
+		allowed, err := configuration.MayBeUsedFrom(p.Namespace, labelsOf)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("whether namespace %s may use device %s is not known: %w", namespace, w.instance,
+			return nil, fmt.Errorf("whether namespace %s may use device %s is not known: %w", p.Namespace, r.Instance,
 				err)
 		case !allowed:
 			return nil, fmt.Errorf("device %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow "+
-				"namespace %s: delete the ResourceClaim, or have the namespace allowed", w.instance,
-				configuration.Namespace, configuration.Name, namespace)
+				"namespace %s: delete the ResourceClaim, or have the namespace allowed", r.Instance,
+				configuration.Namespace, configuration.Name, p.Namespace)
 		}
-		if devices[w.instance], err = d.Device(ctx, w.instance); err != nil {
+		if devices[r.Instance], err = d.Device(ctx, r.Instance); err != nil {
 			return nil, err
 		}
 	}
@@ -129,51 +133,45 @@ func (d *Driver) configuration(instance string) *akriv0.Configuration {
 // freeInterval is between two looks for a slot that is about to be released.
 const freeInterval = 500 * time.Millisecond
 
-// take claims slots of a device until as many are held as are wanted. It returns those that were not the
-// ResourceClaim's before, also with an error.
-func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *want) (took []slot.Name, err error) {
+// take claims slots for a result until it has as many as it is to have. After an error it may have some.
+func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 	capacity := 0
-	if c := d.configuration(w.instance); c != nil {
+	if c := d.configuration(r.Instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked, since := d.taken(claim.UID, w), false, d.Clock.Now()
-	for len(w.held) < w.slots {
+	taken, asked, since := d.taken(p, r), false, d.Clock.Now()
+	for len(r.Held) < r.Slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
 			if d.Clock.Since(since) >= d.FreeTimeout {
-				return took, noneFree(w, capacity, taken)
+				return noneFree(r, capacity, taken)
 			}
 			select {
 			case <-d.Clock.After(freeInterval):
 			case <-ctx.Done():
-				return took, noneFree(w, capacity, taken)
+				return noneFree(r, capacity, taken)
 			}
-			taken, asked = d.taken(claim.UID, w), false
+			taken, asked = d.taken(p, r), false
 			continue
 		}
-		name := slot.Name{Instance: w.instance, Index: index}
-		wrote, other, err := d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
-			Holder: w.holder, ResourceClaim: new(reference(claim))})
+		_, other, err := d.claimSlot(ctx, p, r, slot.Name{Instance: r.Instance, Index: index}, false)
 		switch {
 		case errors.Is(err, claims.ErrNotBelieved):
 			taken[index] = "another node, which cannot reach the device"
 			continue
 		case err != nil:
-			return took, err
+			return err
 		case other == nil:
-			w.held, taken[index] = append(w.held, name), ""
-			if wrote {
-				took = append(took, name)
-			}
+			r.Held, taken[index] = append(r.Held, index), ""
 			continue
 		}
 		if taken[index] = other.HeldBy(); asked { // somebody was faster
 			continue
 		}
 		asked = true
-		elsewhere, err := d.Claims.TakenElsewhere(ctx, w.instance)
+		elsewhere, err := d.Claims.TakenElsewhere(ctx, r.Instance)
 		if err != nil {
-			return took, err
+			return err
 		}
 		for i, who := range elsewhere {
 			if _, is := taken[i]; !is {
@@ -181,38 +179,41 @@ func (d *Driver) take(ctx context.Context, claim *resourceapi.ResourceClaim, w *
 			}
 		}
 	}
-	slices.SortFunc(w.held, func(a, b slot.Name) int { return a.Index - b.Index })
-	return took, nil
+	slices.Sort(r.Held)
+	return nil
 }
 
-// taken returns who has slots of the device, by index, and "" for those that are held. Another claim has those that
-// its spec names, also while they are not claimed. A slot of the same holder that the watch showed after held was
-// read is not among them, so that take finds it.
-func (d *Driver) taken(claim types.UID, w *want) map[int]string {
-	taken := d.Claims.Taken(w.instance, w.holder)
+// claimSlot claims a slot for a result; again says that containers may use it. other is the claim in the way.
+func (d *Driver) claimSlot(ctx context.Context, p *preparedClaim, r *result, name slot.Name, again bool,
+) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+	return d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
+		Holder: p.holder(r), MadeAgain: again, ResourceClaim: new(p.ResourceClaimReference)})
+}
+
+// taken returns who has slots of the result's device, by index, and "" for those that the result holds. Another claim
+// has those that its spec names, also while they are not claimed. A slot of the same holder that the watch showed
+// after hold is not among them, so that take finds it.
+func (d *Driver) taken(p *preparedClaim, r *result) map[int]string {
+	taken := d.Claims.Taken(r.Instance, p.holder(r))
 	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
-	for _, p := range recorded {
-		for _, s := range p.Slots {
-			if _, is := taken[s.Slot.Index]; !is && p.UID != claim && s.Slot.Instance == w.instance {
-				taken[s.Slot.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", p.Namespace, p.Name, d.Node)
+	for _, other := range recorded {
+		for name := range other.slots() {
+			if _, is := taken[name.Index]; !is && other.UID != p.UID && name.Instance == r.Instance {
+				taken[name.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", other.Namespace, other.Name, d.Node)
 			}
 		}
 	}
-	for _, name := range w.held {
-		taken[name.Index] = ""
+	for _, index := range r.Held {
+		taken[index] = ""
 	}
 	return taken
-}
-
-func reference(claim *resourceapi.ResourceClaim) v1alpha1.ResourceClaimReference {
-	return v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 }
 
 // maxNamed is how many holders of slots an error names.
 const maxNamed = 8
 
 // noneFree says who has the slots that are wanted.
-func noneFree(w *want, capacity int, taken map[int]string) error {
+func noneFree(r *result, capacity int, taken map[int]string) error {
 	var who []string
 	for i := range capacity {
 		if taken[i] != "" && !slices.Contains(who, taken[i]) {
@@ -225,30 +226,19 @@ func noneFree(w *want, capacity int, taken map[int]string) error {
 	}
 	return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and no other of its %d is "+
 		"free: held by %s%s. It is tried again",
-		w.instance, len(w.held), w.slots, w.request, capacity, strings.Join(who, ", "), more)
+		r.Instance, len(r.Held), r.Slots, r.Request, capacity, strings.Join(who, ", "), more)
 }
 
-// giveBack releases slots of this node.
-func (d *Driver) giveBack(ctx context.Context, names []slot.Name) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	var errs []error
-	for _, name := range names {
-		errs = append(errs, d.Claims.GiveBack(ctx, name))
-	}
-	return errors.Join(errs...)
-}
-
-// prepared is what the kubelet is to know. The runtime gets the name of a request's CDI device once.
-func prepared(claim types.UID, all []want) []kubeletplugin.Device {
-	devices := make([]kubeletplugin.Device, 0, len(all))
+// devices is what the kubelet is to know. The runtime gets the name of a request's CDI device once.
+func (p *preparedClaim) devices() []kubeletplugin.Device {
+	devices := make([]kubeletplugin.Device, 0, len(p.Results))
 	named := map[string]bool{}
-	for _, w := range all {
-		device := kubeletplugin.Device{Requests: []string{w.request}, PoolName: w.pool, DeviceName: w.instance,
-			ShareID: w.share}
-		if !named[w.request] {
-			named[w.request] = true
-			device.CDIDeviceIDs = []string{cdi.ClaimDevice(claim, w.request)}
+	for _, r := range p.Results {
+		device := kubeletplugin.Device{Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Instance,
+			ShareID: r.Share}
+		if !named[r.Request] {
+			named[r.Request] = true
+			device.CDIDeviceIDs = []string{cdi.ClaimDevice(p.UID, r.Request)}
 		}
 		devices = append(devices, device)
 	}
@@ -261,13 +251,10 @@ func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimRefere
 	if err != nil {
 		return err
 	}
-	return d.release(ctx, ref, slices.DeleteFunc(all, func(c *v1alpha1.SlotClaim) bool {
-		return !holdsFor(ref.UID, c.Spec.Holder)
-	}))
+	return d.release(ctx, ref, ofClaim(ref.UID, all))
 }
 
-// release revokes what a ResourceClaim is prepared with and then releases slots of it: those of a claim that is
-// prepared are always found by its spec or by their SlotClaims.
+// release revokes what a ResourceClaim is prepared with and then releases its SlotClaims.
 func (d *Driver) release(ctx context.Context, ref v1alpha1.ResourceClaimReference, all []*v1alpha1.SlotClaim) error {
 	p, err := d.recorded(ref.UID)
 	if p == nil && err == nil && len(all) == 0 {
@@ -276,8 +263,14 @@ func (d *Driver) release(ctx context.Context, ref v1alpha1.ResourceClaimReferenc
 	if err := d.revoke(ctx, ref, p); err != nil {
 		return err
 	}
+	return d.releaseBeyond(ctx, nil, all)
+}
+
+// releaseBeyond releases those of the ResourceClaim's SlotClaims whose slots are not in p; all for nil. No container
+// has them, once what the claim is prepared with is within p.
+func (d *Driver) releaseBeyond(ctx context.Context, p *preparedClaim, all []*v1alpha1.SlotClaim) error {
 	var errs []error
-	for _, c := range all {
+	for _, c := range p.beyond(all) {
 		errs = append(errs, d.Claims.Release(ctx, c))
 	}
 	return errors.Join(errs...)

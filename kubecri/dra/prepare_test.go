@@ -20,7 +20,6 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 func unprepare(t *testing.T, r *rig, uid types.UID) error {
@@ -238,22 +237,18 @@ func TestSlotThatShowsLate(t *testing.T) {
 	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "p1"})
 	r := start(t, a, here, t.TempDir())
 	c := claim("u1", "one "+camera+" 2")
-	all, err := wants(c)
+	p, err := allocated(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: all[0].holder,
-		ResourceClaim: new(reference(c))})
+	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0",
+		ResourceClaim: &p.ResourceClaimReference})
 	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 1 })
-	took, err := r.take(t.Context(), c, &all[0]) // with what was counted before
-	if err != nil {
+	if err := r.take(t.Context(), p, &p.Results[0]); err != nil { // with what was counted before
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]slot.Name{{Instance: camera}, {Instance: camera, Index: 2}}, all[0].held); diff != "" {
+	if diff := cmp.Diff([]int{0, 2}, p.Results[0].Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]slot.Name{{Instance: camera, Index: 2}}, took); diff != "" {
-		t.Errorf("to be given back on an error (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/klog/v2"
@@ -16,9 +14,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // The CDI spec of a ResourceClaim says what its containers get, and an annotation of it what was prepared. The
@@ -27,54 +23,6 @@ import (
 
 // preparedAnnotation has a preparedClaim as JSON.
 const preparedAnnotation = v1alpha1.DRADriver + "/prepared"
-
-// preparedClaim is what a ResourceClaim has here.
-type preparedClaim struct {
-	v1alpha1.ResourceClaimReference
-	Broker string         `json:"broker,omitempty"` // the Configuration of whose brokers the claim is
-	Slots  []preparedSlot `json:"slots"`
-	// Revoked is set when no container is to be created with them any more: nothing is described.
-	Revoked bool `json:"revoked,omitempty"`
-	// Nodes say which device nodes those of the spec are, by path.
-	Nodes map[string]string `json:"nodes,omitempty"`
-}
-
-// preparedSlot is a slot of a request.
-type preparedSlot struct {
-	Slot    slot.Name `json:"slot"`
-	Holder  string    `json:"holder"`
-	Request string    `json:"request"`
-}
-
-// recordOf is the record of a ResourceClaim with the slots that are held for what it wants.
-func recordOf(claim *resourceapi.ResourceClaim, all []want) *preparedClaim {
-	p := &preparedClaim{ResourceClaimReference: reference(claim), Broker: claim.Labels[akriv0.BrokerLabel]}
-	for _, w := range all {
-		for _, name := range w.held {
-			p.Slots = append(p.Slots, preparedSlot{name, w.holder, w.request})
-		}
-	}
-	return p
-}
-
-// same reports whether containers get by it the slots of the other.
-func (p *preparedClaim) same(other *preparedClaim) bool {
-	return p != nil && !p.Revoked && slices.Equal(p.Slots, other.Slots)
-}
-
-// within reports whether the other has all of its slots.
-func (p *preparedClaim) within(other *preparedClaim) bool {
-	return !slices.ContainsFunc(p.Slots, func(s preparedSlot) bool { return !slices.Contains(other.Slots, s) })
-}
-
-// unchanged reports whether the device nodes of the spec are the ones that they were. It reads the file system.
-func (p *preparedClaim) unchanged() bool {
-	device := checkpoint.Device{Nodes: p.Nodes}
-	for path := range p.Nodes {
-		device.Device.DeviceSpecs = append(device.Device.DeviceSpecs, discovery.DeviceSpec{HostPath: path})
-	}
-	return device.Unchanged() == nil
-}
 
 // recorded returns what a ResourceClaim is prepared with; nil for nothing.
 func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
@@ -86,7 +34,10 @@ func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
 		return nil, err
 	}
 	p := &preparedClaim{}
-	if err := json.Unmarshal([]byte(annotations[preparedAnnotation]), p); err != nil {
+	if err = json.Unmarshal([]byte(annotations[preparedAnnotation]), p); err == nil && len(p.Results) == 0 {
+		err = errors.New("no results") // another version's
+	}
+	if err != nil {
 		return nil, fmt.Errorf("CDI spec of ResourceClaim %s: annotation %s: %w", claim, preparedAnnotation, err)
 	}
 	return p, nil
@@ -129,11 +80,11 @@ func (d *Driver) eachPrepared(ctx context.Context, do func(context.Context, *pre
 // AKRI_DEVICES wins, so that each has another of its name.
 func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device) error {
 	grants, lacking := map[string][]inject.Grant{}, map[string]bool{}
-	for _, s := range p.Slots {
-		device, is := devices[s.Slot.Instance]
-		lacking[s.Request] = lacking[s.Request] || !is
-		grants[s.Request] = append(grants[s.Request], inject.Grant{Slot: s.Slot, Holder: s.Holder, Device: device,
-			Broker: p.Broker == v1alpha1.DeviceConfiguration(s.Slot.Instance)})
+	for name, r := range p.slots() {
+		device, is := devices[r.Instance]
+		lacking[r.Request] = lacking[r.Request] || !is
+		grants[r.Request] = append(grants[r.Request], inject.Grant{Slot: name, Holder: p.holder(r), Device: device,
+			Broker: p.Broker == v1alpha1.DeviceConfiguration(r.Instance)})
 	}
 	given := map[string]inject.Additions{}
 	var nodes []discovery.DeviceSpec
@@ -147,11 +98,10 @@ func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device)
 		}
 		given[request], nodes = add, append(nodes, add.Devices...)
 	}
-	now, err := checkpoint.NewDevice("", discovery.Device{DeviceSpecs: nodes})
-	if err != nil {
+	var err error
+	if p.Nodes, err = checkpoint.NewDevice("", discovery.Device{DeviceSpecs: nodes}); err != nil {
 		return err
 	}
-	p.Nodes = now.Nodes
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -208,10 +158,10 @@ func (d *Driver) describeAgain(ctx context.Context) (<-chan struct{}, error) {
 			return nil
 		}
 		devices := map[string]discovery.Device{}
-		for _, s := range p.Slots {
-			instance := s.Slot.Instance
+		for _, r := range p.Results {
+			instance := r.Instance
 			if _, sees := seen[instance]; !sees {
-				if !d.Seen.Gone(instance) && p.unchanged() {
+				if !d.Seen.Gone(instance) && p.Nodes.Unchanged() == nil {
 					return nil // not known yet
 				}
 				continue

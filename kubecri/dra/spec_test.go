@@ -64,10 +64,10 @@ func TestSpecFollowsDevices(t *testing.T) {
 	gone := bothCameras()
 	delete(gone, camera)
 	r.devices.set(gone)
-	await(t, "nothing of the device that is gone", r.says(`!"u1-one"`, "!/dev/null", `"u1-two"`, camera+"-0"))
+	await(t, "nothing of the device that is gone", r.says(`!"u1-one"`, "!/dev/null", `"u1-two"`, camera))
 	plug(t, "/dev/zero", path)
 	r.devices.set(nil)
-	await(t, "nothing of either", r.says(`!"u1-one"`, `!"u1-two"`, "!/dev/zero", camera+"-0", other+"-0"))
+	await(t, "nothing of either", r.says(`!"u1-one"`, `!"u1-two"`, "!/dev/zero", camera, other))
 	r.devices.set(at(path, "rtsp://new"))
 	await(t, "the device as it is now", r.says(`"u1-one"`, `"u1-two"`, "/dev/zero", "rtsp://new", "!/dev/null"))
 	plug(t, "/dev/null", path)
@@ -131,7 +131,7 @@ func TestSpecOfADeviceThatIsNotKnownYet(t *testing.T) {
 		t.Errorf("the device is the one that it was, and its spec is\n%s", r.spec("u1"))
 	}
 	plug(t, "/dev/zero", path)
-	if again(); !r.says(`!"u1-one"`, camera+"-0")() {
+	if again(); !r.says(`!"u1-one"`, camera)() {
 		t.Errorf("the path leads to another device, and the spec is\n%s", r.spec("u1"))
 	}
 	r.devices.set(at(path, "rtsp://a"))

@@ -48,6 +48,15 @@ func DeviceConfiguration(device string) string {
 	return name
 }
 
+// DRAPool is the pool of an Instance's device: of one that is not shared its Configuration's on the node, otherwise
+// the device's own. An allocation names its device by driver, pool and name, so a device stays in its pool.
+func DRAPool(instance, node string, shared bool) string {
+	if shared {
+		return instance
+	}
+	return DeviceConfiguration(instance) + "/" + node
+}
+
 // DRAHolder is the holder of a slot that a ResourceClaim's result has: dra.<claim's UID>.<share's id>, or
 // without the share where it has none. No pod's UID and no id of the kubelet's begins so.
 func DRAHolder(claim types.UID, share *types.UID) string {
