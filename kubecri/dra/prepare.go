@@ -29,6 +29,9 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if err != nil {
 		return nil, err
 	}
+	if err := d.usable(); err != nil { // a runtime may give a container nothing, and say nothing
+		return nil, err
+	}
 	if err := d.Claims.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -41,9 +44,6 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	now.hold(d.of(now.UID))
 	if lost == nil && before.same(now) {
 		return now.devices(), nil
-	}
-	if err := d.usable(); err != nil {
-		return nil, err
 	}
 	devices, err := d.check(ctx, now)
 	if err != nil {

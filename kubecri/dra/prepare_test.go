@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,6 +101,27 @@ func TestClaimOfABroker(t *testing.T) {
 		if has := strings.Contains(r.spec(uid), `"URL=rtsp://a"`); has != tc.want {
 			t.Errorf("label %q: the CDI spec has URL: %t, want %t:\n%s", tc.label, has, tc.want, r.spec(uid))
 		}
+	}
+}
+
+// A runtime without CDI gives a container nothing, and says nothing: the kubelet gets an error, also for a claim that
+// is prepared.
+func TestRuntimeIgnoresCDI(t *testing.T) {
+	a := newAPI(configuration(1))
+	r := start(t, a, here, t.TempDir())
+	c := claim("u1", "one "+camera+" 1")
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	spec, claimed := r.spec("u1"), a.claimed(t)
+	r.runtime.dir = "/other"
+	r.CDI.Probe(t.Context())
+	if err := r.ask(t, c); err == nil || !strings.Contains(err.Error(), "enable_cdi") {
+		t.Errorf("the error %v does not say what to do", err)
+	}
+	r.runtime.dir = filepath.Join(r.dir, "cdi")
+	if diff := cmp.Diff(claimed, a.claimed(t)); diff != "" || r.spec("u1") != spec {
+		t.Errorf("(-want +got):\n%s%s", diff, r.spec("u1"))
 	}
 }
 
