@@ -130,8 +130,13 @@ func (d *Driver) configuration(instance string) *akriv0.Configuration {
 	return oldest.InForce(v1alpha1.DeviceConfiguration(instance))
 }
 
-// freeInterval is between two looks for a slot that is about to be released.
-const freeInterval = 500 * time.Millisecond
+const (
+	// freeInterval is between two looks for a slot that is about to be released.
+	freeInterval = 500 * time.Millisecond
+	// maxTries is how many slots that others have are tried before the API server is asked who has which: its answer has
+	// the SlotClaims of all of the Configuration's devices, be they thousands.
+	maxTries = 8
+)
 
 // take claims slots for a result until it has as many as it is to have. After an error it may have some.
 func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
@@ -139,7 +144,7 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 	if c := d.configuration(r.Instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, asked, since := d.taken(p, r), false, d.Clock.Now()
+	taken, tries, since := d.taken(p, r), 0, d.Clock.Now()
 	for len(r.Held) < r.Slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
@@ -151,7 +156,7 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 			case <-ctx.Done():
 				return noneFree(r, capacity, taken)
 			}
-			taken, asked = d.taken(p, r), false
+			taken, tries = d.taken(p, r), 0
 			continue
 		}
 		_, other, err := d.claimSlot(ctx, p, r, slot.Name{Instance: r.Instance, Index: index}, false)
@@ -165,10 +170,10 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 			r.Held, taken[index] = append(r.Held, index), ""
 			continue
 		}
-		if taken[index] = other.HeldBy(); asked { // somebody was faster
+		taken[index] = other.HeldBy()
+		if tries++; tries != maxTries {
 			continue
 		}
-		asked = true
 		elsewhere, err := d.Claims.TakenElsewhere(ctx, r.Instance)
 		if err != nil {
 			return err
