@@ -352,6 +352,21 @@ func TestFiles(t *testing.T) {
 }
 
 // Nothing is removed beneath a kubecri that runs.
+// A state directory that was there before kubecri stays, with what was in it.
+func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "srv/data")
+	touch(t, dir+"/theirs", dir+"/sub/theirs", dir+"/checkpoint.json", dir+"/made/by/kubecri")
+	removed, err := Files(Paths{StateDir: dir, StateWasThere: true, StateBefore: []string{"theirs", "sub"}})
+	if diff := cmp.Diff([]string{dir + "/checkpoint.json", dir + "/made"}, removed); err != nil || diff != "" {
+		t.Errorf("%v, removed (-want +got):\n%s", err, diff)
+	}
+	for _, file := range []string{"/theirs", "/sub/theirs"} {
+		if _, err := os.Stat(dir + file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestFilesOfOneThatRuns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "var/kubecri")
 	touch(t, dir+"/file")
