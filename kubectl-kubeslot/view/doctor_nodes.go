@@ -130,11 +130,7 @@ func (v *View) Notes() []string {
 	var all []string
 	for _, says := range slices.Sorted(maps.Keys(nodes)) {
 		slices.Sort(nodes[says])
-		what := "node "
-		if len(nodes[says]) > 1 {
-			what = "nodes "
-		}
-		all = append(all, what+some(nodes[says], 3)+": "+says)
+		all = append(all, ofNodes(nodes[says])+": "+says)
 	}
 	return all
 }
