@@ -3,6 +3,7 @@ package helm
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,22 @@ func TestOddValues(t *testing.T) {
 		"discovery": "--handler-allowed-paths=/dev,/a: b"} {
 		if !slices.Contains(args(t, all, name), want) {
 			t.Errorf("container %s has the arguments %q, want %s", name, args(t, all, name), want)
+		}
+	}
+}
+
+// The notes say to run `helm test` where it has a pod to run: without one it succeeds, and has looked at nothing.
+func TestNotesNameATestThatThereIs(t *testing.T) {
+	h := newHelm(t, 4)
+	for _, set := range []string{"kubecri.enabled=true", "kubecri.enabled=false", "scheduler.enabled=false",
+		"kubecri.builtInHandlers={udev}"} {
+		out, err := h.try(t, "install", "kubeslot", chart, "--dry-run=client", "--set", "image.registry=x", "--set", set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says, is := strings.Contains(out, "helm test kubeslot"), h.render(t, "--set", set).has("Pod", "kubeslot-test")
+		if says != is || is != (set == "kubecri.enabled=true") {
+			t.Errorf("%s: the notes name the test: %t; there is one: %t", set, says, is)
 		}
 	}
 }

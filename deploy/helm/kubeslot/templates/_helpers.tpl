@@ -50,6 +50,12 @@ imagePullSecrets:
 {{- if and (not .Values.scheduler.enabled) (eq .Values.kubecri.mode "device-plugin") }}yes{{ end -}}
 {{- end }}
 
+{{- /* Whether helm test has a pod to run; empty for no. */ -}}
+{{- define "kubeslot.tested" -}}
+{{- $echo := or (has "debugEcho" .Values.kubecri.builtInHandlers) (not (kindIs "invalid" (index .Values.handlers "debug-echo"))) -}}
+{{- if and .Values.scheduler.enabled .Values.kubecri.enabled $echo }}yes{{ end -}}
+{{- end }}
+
 {{- define "kubeslot.nriSocket" -}}
 {{- .Values.kubecri.runtime.nriSocket | default "/var/run/nri/nri.sock" -}}
 {{- end }}
