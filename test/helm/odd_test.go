@@ -58,3 +58,14 @@ func TestNotesNameATestThatThereIs(t *testing.T) {
 		}
 	}
 }
+
+// docs/install.md has the chart without kubecri, and kubecri installed on the nodes.
+func TestRoleOfKubecrisThatAreNotTheCharts(t *testing.T) {
+	all := newHelm(t, 4).render(t, "--set", "kubecri.enabled=false")
+	if !all.has("ClusterRole", "kubeslot:kubecri") || !all.has("ClusterRoleBinding", "kubeslot:kubecri") {
+		t.Error("kubecris on nodes have no permissions")
+	}
+	if all.has("ClusterRoleBinding", "kubeslot:kubecri-pods") {
+		t.Error("pods that the chart does not run have permissions")
+	}
+}
