@@ -356,7 +356,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Nothing is removed beneath a kubecri that runs.
 // A state directory that was there before kubecri stays, with what was in it.
 func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "srv/data")
@@ -372,6 +371,7 @@ func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
 	}
 }
 
+// Nothing is removed beneath a kubecri that runs.
 func TestFilesOfOneThatRuns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "var/kubecri")
 	touch(t, dir+"/file")
