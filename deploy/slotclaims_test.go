@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"regexp"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,5 +28,26 @@ func TestTextsOfSlotClaimsAreBounded(t *testing.T) {
 	check("spec", specOf(t, "kubeslot.io_slotclaims"))
 	if texts < 7 {
 		t.Errorf("found %d texts", texts)
+	}
+}
+
+// A node writes them, and people copy them into commands.
+func TestNamesInSlotClaimsAreNames(t *testing.T) {
+	spec := specOf(t, "kubeslot.io_slotclaims")
+	for _, of := range []string{"pod", "resourceClaim"} {
+		for _, field := range []string{"namespace", "name"} {
+			pattern := spec.Properties[of].Properties[field].Pattern
+			takes, err := regexp.Compile(pattern)
+			if err != nil || pattern == "" {
+				t.Errorf("%s.%s has the pattern %q: %v", of, field, pattern, err)
+				continue
+			}
+			for text, want := range map[string]bool{"default": true, "a-1": true, "a.b": field == "name", "": false,
+				"a; curl x | sh": false, "a\nb": false, "$(x)": false, "-n": false} {
+				if takes.MatchString(text) != want {
+					t.Errorf("%s.%s: %q matches: %t, want %t", of, field, text, !want, want)
+				}
+			}
+		}
 	}
 }

@@ -17,6 +17,11 @@ type Request struct {
 	// gets it only where nobody else can.
 	Secret bool
 
+	// Before are the devices that the node reported when the handler worked last, those first that have
+	// gone since and are in use: for a handler whose IDs depend on what else is there, so that devices
+	// keep theirs. They must not be changed. Handlers in other processes do not get them.
+	Before []Device
+
 	// CABundle is spec.handlerCABundle, for handlers that serve TLS.
 	CABundle []byte
 

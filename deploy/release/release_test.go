@@ -262,6 +262,8 @@ func TestRefused(t *testing.T) {
 	}))
 	defer readOnly.Close()
 	version := treeVersion(t)
+	const hide = "git config status.showUntrackedFiles no && echo .DS_Store >> .git/info/exclude && " +
+		"touch deploy/helm/kubeslot/.DS_Store" // as settings of the releaser's own do
 	for name, tc := range map[string]struct {
 		prepare string
 		change  func(*Config)
@@ -273,6 +275,7 @@ func TestRefused(t *testing.T) {
 		"another version":      {"", func(c *Config) { c.Version = "v99.0.0" }, "run `make release-version VERSION=v99.0.0`"},
 		"a changed file":       {"echo >> LICENSE", nil, "the tree has changes, and a release is made of a commit:\nM LICENSE"},
 		"a new file":           {"touch new", nil, "?? new"},
+		"a hidden file":        {hide, nil, "?? deploy/helm/kubeslot/.DS_Store"},
 		"a tag elsewhere":      {"git tag " + version + " && git -c user.name=x -c user.email=x commit --quiet --allow-empty --message=y", nil, "tag " + version + " is at commit"},
 		"the types' elsewhere": {"git tag types/" + version + " && git -c user.name=x -c user.email=x commit --quiet --allow-empty --message=y", nil, "tag types/" + version + " is at commit"},
 		"no clone":             {"rm -r .git", nil, "a release is made in a clone"},
@@ -310,8 +313,8 @@ func TestTagged(t *testing.T) {
 	run(
 		t,
 		repository,
-		"git init --quiet --bare origin.git && git config user.name x && git config user.email x && git remote "+
-			"add origin ./origin.git && echo /origin.git >> .git/info/exclude",
+		"git init --quiet --bare _output/origin.git && git config user.name x && git config user.email x && "+
+			"git remote add origin ./_output/origin.git",
 	)
 	typed := ""
 	for _, c := range commands {

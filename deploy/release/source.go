@@ -22,12 +22,21 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("a release is made in a clone: %w", err)
 	}
-	changed, err := git(ctx, root, "status", "--porcelain")
+	changed, err := git(ctx, root, "status", "--porcelain", "--untracked-files=no")
 	if err != nil {
 		return source{}, err
 	}
+	// What the releaser's own git ignores would be in the chart, and in programs that embed its folder.
+	others, err := git(ctx, root, "ls-files", "--others", "--exclude-per-directory=.gitignore")
+	if err != nil {
+		return source{}, err
+	}
+	for file := range strings.Lines(others) {
+		changed += "\n?? " + strings.TrimSpace(file)
+	}
 	if changed != "" {
-		return source{}, fmt.Errorf("the tree has changes, and a release is made of a commit:\n%s", changed)
+		const want = "the tree has changes, and a release is made of a commit:\n%s"
+		return source{}, fmt.Errorf(want, strings.TrimSpace(changed))
 	}
 	for _, tag := range []string{version, "types/" + version} {
 		at, err := git(ctx, root, "rev-parse", "--quiet", "--verify", "refs/tags/"+tag+"^{commit}")

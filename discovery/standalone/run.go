@@ -49,12 +49,13 @@ func run(ctx context.Context, args []string, env func(string) string, out, errOu
 			"node's agent (kubecri or Akri's) and finds devices for it.\n\nFlags:\n%s",
 			flags.Name(), handler.Name(), flags.FlagUsages())
 	}
-	switch err := flags.Parse(args[1:]); {
+	err := flags.Parse(args[1:])
+	if err == nil {
+		err = check(flags)
+	}
+	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return 0
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("unknown argument %q", flags.Arg(0))
-		fallthrough
 	case err != nil:
 		fmt.Fprintf(errOut, "%s: %v (see --help)\n", flags.Name(), err)
 		return 2
@@ -67,6 +68,21 @@ func run(ctx context.Context, args []string, env func(string) string, out, errOu
 		return 1
 	}
 	return 0
+}
+
+// check is an error of a command line that cannot be meant. Durations are between two looks for devices: without one
+// a handler would look all the time.
+func check(flags *pflag.FlagSet) error {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	var errs []error
+	flags.Visit(func(f *pflag.Flag) {
+		if d, err := flags.GetDuration(f.Name); err == nil && d <= 0 {
+			errs = append(errs, fmt.Errorf("--%s %s: want more than 0s", f.Name, d))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // Options are where a handler serves.

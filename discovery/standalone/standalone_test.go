@@ -342,11 +342,13 @@ func TestCommandLine(t *testing.T) {
 		"version": {args: []string{"--version"}, want: 0, text: []string{"Kubeslot v"}},
 		"environment": {args: []string{"--help"}, env: map[string]string{"DISCOVERY_HANDLERS_DIRECTORY": "/d", "POD_IP": "10.0.0.5"},
 			text: []string{`(default "/d")`, `(default "10.0.0.5")`}},
-		"an unknown flag": {args: []string{"--nonsense"}, want: 2, text: []string{"--nonsense", "--help"}},
-		"an argument":     {args: []string{"nonsense"}, want: 2, text: []string{`"nonsense"`}},
-		"a bad port":      {args: []string{"--port=x"}, want: 2, text: []string{"--port"}},
-		"cannot serve":    {args: []string{"--pod-ip=node-a"}, want: 1},
-		"serves":          {args: []string{"--discovery-handlers-directory=" + t.TempDir(), "--own=x"}, want: 0},
+		"an unknown flag":     {args: []string{"--nonsense"}, want: 2, text: []string{"--nonsense", "--help"}},
+		"an argument":         {args: []string{"nonsense"}, want: 2, text: []string{`"nonsense"`}},
+		"a bad port":          {args: []string{"--port=x"}, want: 2, text: []string{"--port"}},
+		"a negative interval": {args: []string{"--every=-1s"}, want: 2, text: []string{"--every -1s", "--help"}},
+		"no interval":         {args: []string{"--every=0"}, want: 2, text: []string{"--every 0s"}},
+		"cannot serve":        {args: []string{"--pod-ip=node-a"}, want: 1},
+		"serves":              {args: []string{"--discovery-handlers-directory=" + t.TempDir(), "--own=x"}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
@@ -359,6 +361,7 @@ func TestCommandLine(t *testing.T) {
 			status := run(ctx, append([]string{"/bin/fake-discovery"}, tc.args...), env, &out, &errOut,
 				func(flags *pflag.FlagSet) discovery.Handler {
 					flags.StringVar(&own, "own", "", "the handler's own flag")
+					flags.Duration("every", time.Minute, "the handler's interval")
 					return sees(true)
 				})
 			printed, other := &out, &errOut

@@ -35,10 +35,28 @@ const permissions = "rwm"
 type finder struct {
 	details *details
 	devices map[string]*sysfs.Device // below USB controllers, by path
+	known   map[string]known         // what each port's last device was known by, by USB_PORT_PATH
 }
 
-func newFinder(d *details) *finder {
-	return &finder{details: d, devices: map[string]*sysfs.Device{}}
+// known is what a device with a serial number was known by: that, or its port when another had the
+// same number.
+type known struct{ serialID, id string }
+
+// newFinder returns a finder for which devices that are still in their ports are known by what they
+// were known by before.
+func newFinder(d *details, before []discovery.Device) *finder {
+	f := &finder{details: d, devices: map[string]*sysfs.Device{}, known: map[string]known{}}
+	for _, b := range before {
+		p := b.Properties
+		f.know(p[PortPathProperty], known{serialID(p[VendorProperty], p[ProductProperty], p[SerialProperty]), b.ID})
+	}
+	return f
+}
+
+// know has the device in a port be known by an id, and none in another port any more.
+func (f *finder) know(portPath string, k known) {
+	maps.DeleteFunc(f.known, func(_ string, other known) bool { return other.id == k.id })
+	f.known[portPath] = k
 }
 
 // apply takes over a change. It returns false if nothing of USB has changed.
@@ -79,21 +97,26 @@ func (f *finder) find() (found map[string]discovery.Device, warnings []string) {
 		}
 	}
 	found = map[string]discovery.Device{}
-	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		matches := byID[id]
+	for _, wanted := range slices.Sorted(maps.Keys(byID)) {
+		matches := byID[wanted]
 		if len(matches) > 1 {
 			var ports []string
 			for _, m := range matches {
 				ports = append(ports, m.device.port)
 			}
 			warnings = append(warnings, fmt.Sprintf(
-				"the devices at ports %s have the same serial number %.64q: they are told apart by port; with identity: port their names do not depend on which of them are there",
+				"the devices at ports %s have the same serial number %.64q: those that came later are told apart by port; with identity: port their names do not depend on which of them came first",
 				strings.Join(ports, ", "), matches[0].device.serial))
 		}
 		for _, m := range matches {
-			if len(matches) > 1 {
+			id := wanted
+			// A device that containers use keeps its name while it is there.
+			if k := f.known[m.device.portPath]; k.serialID == wanted {
+				id = k.id
+			} else if len(matches) > 1 {
 				id = portID(m.device)
 			}
+			f.know(m.device.portPath, known{wanted, id})
 			if device, ok := f.details.device(id, m.device, m.selector); ok {
 				found[id] = device
 			}
@@ -107,8 +130,10 @@ func (d *details) id(u *usbDevice) string {
 	if u.serial == "" || d.Identity == byPort {
 		return portID(u)
 	}
-	return u.vendor + ":" + u.product + ":" + u.serial
+	return serialID(u.vendor, u.product, u.serial)
 }
+
+func serialID(vendor, product, serial string) string { return vendor + ":" + product + ":" + serial }
 
 func portID(u *usbDevice) string { return u.vendor + ":" + u.product + "@" + u.portPath }
 

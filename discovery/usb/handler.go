@@ -50,7 +50,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			}
 		})
 	}()
-	f, state := newFinder(d), newSettled()
+	f, state := newFinder(d, request.Before), newSettled()
 	var reported map[string]discovery.Device
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

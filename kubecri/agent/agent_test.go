@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -107,6 +108,30 @@ func TestNothingIsTakenAwayBeforeTheFirstReport(t *testing.T) {
 		api.want(t, "node-a-0: foo0 foo0 foo1 foo1") // or an endpoint has it, which has not registered again
 		pass(reports.Registering)
 		api.wantNow(t, "node-a-0: foo1 foo1")
+	})
+}
+
+// A handler whose ids depend on what else is there knows what a former life of it has reported, those last
+// that are there.
+func TestAHandlerKnowsWhatWasReportedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(configuration("cam"))
+		a := api.start(t, "node-a", seeing("foo0", "foo1"))
+		api.want(t, "node-a-0: foo0 foo1")
+		a.stop()
+		slice := api.slices(t)[0]
+		slice.Spec.Devices[1].Gone, slice.Spec.Devices[1].Unschedulable = true, true
+		if _, err := api.KubeslotV1alpha1().DeviceSlices().Update(t.Context(), &slice, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		handler := silent()
+		api.start(t, "node-a", handler)
+		pass(time.Second)
+		want := []discovery.Device{{ID: "foo1", Properties: map[string]string{"ID": "foo1"}},
+			{ID: "foo0", Properties: map[string]string{"ID": "foo0"}}}
+		if diff := cmp.Diff(want, handler.before); diff != "" {
+			t.Errorf("devices of the request (-want +got):\n%s", diff)
+		}
 	})
 }
 

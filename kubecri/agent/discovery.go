@@ -280,7 +280,7 @@ func (a *Agent) runHandler(ctx context.Context, s *session, c *v0.Configuration,
 	}()
 	started, reported := time.Now(), false
 	request := discovery.Request{Details: c.Spec.DiscoveryHandler.DiscoveryDetails, Properties: properties,
-		Secret: ofSecret(c, properties), CABundle: c.Spec.HandlerCABundle,
+		Secret: ofSecret(c, properties), CABundle: c.Spec.HandlerCABundle, Before: a.before(c),
 		Warn: func(message string) { a.warn(ctx, s, message) }}
 	err = source.Handler.Discover(ctx, request, func(result discovery.Result) {
 		// What reports after its time may be a handler that lost sight of its devices

@@ -15,13 +15,15 @@ type echoes struct {
 	panics  bool
 	runs    int
 	running int
+	before  []discovery.Device // of the last request
 	changed chan struct{}
 }
 
 func (h *echoes) Name() string { return "echoes" }
 
-func (h *echoes) Discover(ctx context.Context, _ discovery.Request, report func(discovery.Result)) error {
+func (h *echoes) Discover(ctx context.Context, r discovery.Request, report func(discovery.Result)) error {
 	h.mu.Lock()
+	h.before = r.Before
 	h.runs++
 	h.running++
 	run := h.runs

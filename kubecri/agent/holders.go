@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -96,6 +97,21 @@ func (a *Agent) notifications(s *session, was *reports.Standing) []notification 
 	}
 	slices.SortFunc(all, func(a, b notification) int { return cmp.Compare(a.instance, b.instance) })
 	return all
+}
+
+// before are the devices that this node's slices have of the Configuration as a handler reported them,
+// those first that have gone.
+func (a *Agent) before(c *v0.Configuration) []discovery.Device {
+	var gone, there []discovery.Device
+	for d := range a.written(c) {
+		device := discovery.Device{ID: d.ID, Properties: d.Properties}
+		if d.Gone {
+			gone = append(gone, device)
+		} else {
+			there = append(there, device)
+		}
+	}
+	return append(gone, there...)
 }
 
 // written are the devices that this node's slices have of the Configuration.

@@ -39,6 +39,9 @@ func newCleanupCommand(code *int) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return untilSignal(cmd, code, func(ctx context.Context, cmd *cobra.Command) error {
 				out := cmd.OutOrStdout()
+				if err := checkTimeout(timeout); err != nil {
+					return err
+				}
 				if node == "" {
 					var err error
 					if node, err = nodeutil.GetHostname(""); err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -164,8 +165,13 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 	if v1alpha1.Ready(node) {
 		health.Kube = api.Kube
 	}
+	left := leftByKubecri(plan.Environment, plan.Listen)
+	if err := noteState(&left); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	former := cleanup.Claimed(ctx, api.Client, o.want.NodeName) != ""
 	if err := o.apply(ctx, out, plan, health); err != nil {
-		return errors.Join(err, o.tidy(ctx, out, host, plan, api))
+		return errors.Join(err, o.tidy(ctx, out, host, left, former, api))
 	}
 	fmt.Fprintf(out, "kubecri %s is installed. `kubecri check` tells how it is; `kubecri uninstall` takes it away again.\n", version.Version())
 	return nil
@@ -173,10 +179,21 @@ func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error 
 
 // look reads the host; it wants root, which alone may read all of it.
 func (o *installOptions) look(ctx context.Context) (hostinstall.Host, error) {
+	if err := checkTimeout(o.timeout); err != nil {
+		return hostinstall.Host{}, err
+	}
 	if os.Geteuid() != 0 {
 		return hostinstall.Host{}, errors.New("nothing was changed: this needs root")
 	}
 	return hostinstall.Look(ctx, o.kubeletUnit)
+}
+
+// checkTimeout refuses what would be over before anything is done.
+func checkTimeout(timeout time.Duration) error {
+	if timeout <= 0 {
+		return fmt.Errorf("nothing was changed: --timeout %s: want more than 0s", timeout)
+	}
+	return nil
 }
 
 // complete fills in what was not said, from a former install and from the kubelet.
@@ -288,22 +305,46 @@ func (o *installOptions) apply(ctx context.Context, out io.Writer, plan hostinst
 	return a.Apply(ctx, plan)
 }
 
-// tidy removes what a kubecri wrote that ran for a moment, and was not there before.
+// noteState notes what is in the state directory before kubecri writes there: a former one's files, or others'.
+func noteState(paths *cleanup.Paths) error {
+	entries, err := os.ReadDir(paths.StateDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	paths.StateWasThere = true
+	for _, entry := range entries {
+		paths.StateBefore = append(paths.StateBefore, entry.Name())
+	}
+	return nil
+}
+
+// tidy removes what a kubecri wrote that ran for a moment, and was not there before. Where a former one, such as the
+// chart's, had claimed slots, what the API server has of the node is that one's.
 func (o *installOptions) tidy(
-	ctx context.Context, out io.Writer, before hostinstall.Host, plan hostinstall.Plan, api *connection.Clients,
+	ctx context.Context, out io.Writer, before hostinstall.Host, left cleanup.Paths, former bool,
+	api *connection.Clients,
 ) error {
 	if before.Record != nil || before.Files[hostinstall.UnitFile] != "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout) // after Ctrl-C too
 	defer cancel()
-	removed, err := cleanup.Files(leftByKubecri(plan.Environment, plan.Listen))
+	removed, err := cleanup.Files(left)
 	if errors.Is(err, cleanup.ErrRuns) { // it could not be undone
 		return nil
 	}
-	more, failed := cleanup.Node(ctx, api.Kube, api.Client, o.want.NodeName)
-	printRemoved(out, append(removed, more...))
+	printRemoved(out, removed)
 	hostinstall.RemoveDirectory()
+	if former {
+		fmt.Fprintf(out, "What the API server has of node %s stays: a former kubecri has claimed slots there.\n",
+			o.want.NodeName)
+		return err
+	}
+	removed, failed := cleanup.Node(ctx, api.Kube, api.Client, o.want.NodeName)
+	printRemoved(out, removed)
 	return errors.Join(err, failed)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 
+	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/install/hostinstall"
 	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
+	akrifake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 func TestConfirm(t *testing.T) {
@@ -129,6 +133,66 @@ func TestLeftByKubecri(t *testing.T) {
 	}
 	if got := leftByKubecri(map[string]string{"KUBECRI_ARGS": "--discovery-handlers-directory=/a --discovery-handlers-directory=/b"}, ""); got.HandlersDir != "/b" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// An install that fails removes what its kubecri wrote: no files of others, nor what the API has of a former kubecri.
+func TestTidy(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"theirs", "sub/theirs"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := cleanup.Paths{StateDir: dir}
+	if err := noteState(&left); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "checkpoint.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	claims := akrifake.NewSimpleClientset(&v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-0"},
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "node-a"}})
+	api := &connection.Clients{Kube: fake.NewClientset(), Client: claims}
+	o := installOptions{want: hostinstall.Want{NodeName: "node-a"}}
+	var out bytes.Buffer
+	if err := o.tidy(t.Context(), &out, hostinstall.Host{}, left, true, api); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := claims.KubeslotV1alpha1().SlotClaims().List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 1 {
+		t.Errorf("claims %v, %v", list, err)
+	}
+	if want := "  removed " + dir + "/checkpoint.json\nWhat the API server has of node node-a stays"; !strings.HasPrefix(
+		out.String(), want) || strings.Contains(out.String(), "theirs") {
+		t.Errorf("it says\n%swant %s", &out, want)
+	}
+	for _, file := range []string{"theirs", "sub/theirs"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What would be over before anything is done is refused.
+func TestTimeoutsOfNothing(t *testing.T) {
+	for _, timeout := range []string{"0", "-1s"} {
+		for _, args := range [][]string{{"install"}, {"uninstall"},
+			{"cleanup", "--files-only", "--yes", "--host-root=" + t.TempDir()}} {
+			code := 0
+			root := &cobra.Command{}
+			root.AddCommand(Commands(&code)...)
+			root.SetArgs(append(args, "--timeout="+timeout))
+			var out bytes.Buffer
+			root.SetErr(&out)
+			root.SetOut(&out)
+			if err := root.Execute(); err != nil || code != 1 || !strings.Contains(out.String(), "want more than 0s") {
+				t.Errorf("%s --timeout=%s: %v, exit code %d: %s", args[0], timeout, err, code, out.String())
+			}
+		}
 	}
 }
 

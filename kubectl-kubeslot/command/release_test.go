@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,20 @@ func TestReleaseInterrupted(t *testing.T) {
 	}
 	if s.objects["claim/cam-f30c78-0"] == nil {
 		t.Error("the slot was released")
+	}
+}
+
+// A node's message is one line of what people decide by.
+func TestReleaseToldInLines(t *testing.T) {
+	r := &releasing{options: &options{now: time.Now}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "off"}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+			Message: "off\n  The pod is gone.\x1b[2A"}}}}
+	told := r.told(&source.Claimed{Node: node, Claim: heldByNobody().objects["claim/cam-f30c78-0"].(*v1alpha1.SlotClaim),
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dead"}, Spec: corev1.PodSpec{NodeName: "off"}}})
+	if strings.Contains(told, "\n  The pod is gone") || strings.Contains(told, "\x1b") ||
+		!strings.Contains(told, "\n  The pod is there") {
+		t.Errorf("it says\n%s", told)
 	}
 }
 

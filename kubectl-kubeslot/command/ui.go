@@ -44,7 +44,7 @@ has the key in the address that is printed, and loads nothing from elsewhere.`,
 			fmt.Fprintf(o.streams.Out, "%s\n", page.Address())
 			fmt.Fprintln(o.streams.ErrOut, "Open this address. It shows what you may see, until you press Ctrl-C.")
 			if browser {
-				if err := open(page.Address()); err != nil {
+				if err := open(page.AddressOnce()); err != nil {
 					fmt.Fprintf(o.streams.ErrOut, "Cannot open a browser: %v\n", err)
 				}
 			}

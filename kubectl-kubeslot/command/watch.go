@@ -70,15 +70,15 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 	if s.watched != nil {
 		s.watched()
 	}
-	for said := ""; ; {
-		said = s.tellOutdated(said, live.Err())
-		select {
-		case <-ctx.Done():
+	said := s.tellOutdated("", live.Err())
+	for news := (&liveFeed{ctx: ctx, from: from, live: live}); ; {
+		c, more := news.next()
+		if !more {
 			return nil // the user has seen enough
-		case <-live.Changed():
-			if err := w.update(l.rows(view.New(live.Objects()), shows)); err != nil {
-				return err
-			}
+		}
+		said = s.tellOutdated(said, c.outdated)
+		if err := w.update(l.rows(c.view, shows)); err != nil {
+			return err
 		}
 	}
 }

@@ -50,16 +50,12 @@ func (s *Source) NoNamespace(ctx context.Context, name string) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// metadataOf lists the metadata of objects, without their managed fields.
+// metadataOf lists the metadata of objects.
 func (s *Source) metadataOf(ctx context.Context, resource schema.GroupVersionResource, namespace string,
 	options metav1.ListOptions) ([]metav1.PartialObjectMetadata, error) {
 	options.Limit = metadataPageSize
 	items, err := pages(ctx, options, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return s.metadata.Resource(resource).Namespace(namespace).List(ctx, options)
 	})
-	all := values[metav1.PartialObjectMetadata](items)
-	for i := range all {
-		all[i].ManagedFields = nil
-	}
-	return all, err
+	return values[metav1.PartialObjectMetadata](items), err
 }

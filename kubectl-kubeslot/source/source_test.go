@@ -113,15 +113,16 @@ func TestResourceClaimsByRights(t *testing.T) {
 	}
 }
 
-// What is listed comes page by page, and anew when the API server has forgotten where it
-// was.
+// What is listed comes page by page, without what no view reads, and anew when the API server has forgotten
+// where it was.
 func TestPages(t *testing.T) {
 	var asked []metav1.ListOptions
 	list := func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		asked = append(asked, o)
 		switch {
 		case o.Limit == 0:
-			return &akriv0.InstanceList{Items: make([]akriv0.Instance, 3)}, nil
+			return &akriv0.InstanceList{Items: []akriv0.Instance{{}, {}, {ObjectMeta: metav1.ObjectMeta{
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubecri"}}}}}}, nil
 		case o.Continue == "":
 			return &akriv0.InstanceList{ListMeta: metav1.ListMeta{Continue: "next"}, Items: make([]akriv0.Instance, 2)}, nil
 		}
@@ -129,7 +130,10 @@ func TestPages(t *testing.T) {
 	}
 	items, err := pages(t.Context(), metav1.ListOptions{Limit: 2}, list)
 	if err != nil || len(items) != 3 || len(asked) != 3 || asked[1].Continue != "next" || asked[2].Limit != 0 {
-		t.Errorf("pages() = %d items, %v, asked for %+v", len(items), err, asked)
+		t.Fatalf("pages() = %d items, %v, asked for %+v", len(items), err, asked)
+	}
+	if last := items[2].(*akriv0.Instance); last.ManagedFields != nil {
+		t.Errorf("an Instance has the managed fields %v", last.ManagedFields)
 	}
 }
 

@@ -3,10 +3,10 @@ package ui
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/hex"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // policy lets the page load what this server serves and nothing else, and keeps its
@@ -69,32 +69,38 @@ func loopback(hostport string) bool {
 // keyed serves those who know a key, which the first request has in its address and
 // further ones in a cookie: other users of the machine can connect to localhost too.
 type keyed struct {
-	key    string
+	key string
+	// once opens the page one time: it is for the command line of a browser, which other users see.
+	once   string
+	spent  atomic.Bool
 	cookie string
 	next   http.Handler
 }
 
-// newKeyed makes a keyed with a random key. The port tells cookies of several pages on
+// newKeyed makes a keyed with random keys. The port tells cookies of several pages on
 // localhost apart, since cookies are the same for all ports.
 func newKeyed(port string, next http.Handler) *keyed {
-	var random [16]byte
-	rand.Read(random[:]) // it does not fail
-	return &keyed{key: hex.EncodeToString(random[:]), cookie: "kubeslot-ui-" + port, next: next}
+	return &keyed{key: rand.Text(), once: rand.Text(), cookie: "kubeslot-ui-" + port, next: next}
 }
 
 func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if given := r.URL.Query().Get("key"); r.URL.Path == "/" && k.fits(given) {
-		http.SetCookie(w, &http.Cookie{Name: k.cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	if r.URL.Path == "/" && k.opens(r.URL.Query().Get("key")) {
+		http.SetCookie(w, &http.Cookie{Name: k.cookie, Value: k.key, Path: "/", HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, "/", http.StatusSeeOther) // so that the key is not in the address bar
 		return
 	}
-	if c, err := r.Cookie(k.cookie); err != nil || !k.fits(c.Value) {
+	if c, err := r.Cookie(k.cookie); err != nil || !equal(c.Value, k.key) {
 		http.Error(w, "Open the address that `kubectl kubeslot ui` has printed: it has the key to this page.", http.StatusUnauthorized)
 		return
 	}
 	k.next.ServeHTTP(w, r)
 }
 
-func (k *keyed) fits(given string) bool {
-	return subtle.ConstantTimeCompare([]byte(given), []byte(k.key)) == 1
+func (k *keyed) opens(given string) bool {
+	return equal(given, k.key) || equal(given, k.once) && k.spent.CompareAndSwap(false, true)
+}
+
+func equal(given, key string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1
 }

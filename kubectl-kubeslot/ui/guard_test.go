@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,28 @@ func TestGuards(t *testing.T) {
 				t.Errorf("the policy is %q", response.Header.Get("Content-Security-Policy"))
 			}
 		})
+	}
+}
+
+// Other users see the command line of a browser that is started: what they find there opens nothing any more.
+func TestAddressOnce(t *testing.T) {
+	page, err := NewLocal("127.0.0.1:0", About{}, NewHub(newCluster(), clock.RealClock{}), noEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { page.listener.Close() })
+	open := func(address string) int {
+		answer := httptest.NewRecorder()
+		page.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, address, nil))
+		return answer.Code
+	}
+	for i, want := range []int{http.StatusSeeOther, http.StatusUnauthorized} {
+		if got := open(page.AddressOnce()); got != want {
+			t.Errorf("the address for a browser answers %d the %d. time, want %d", got, i+1, want)
+		}
+		if got := open(page.Address()); got != http.StatusSeeOther {
+			t.Errorf("the address that is printed answers %d", got)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -88,7 +89,7 @@ func (h *History) Begin(s *State, pods []corev1.Pod, now time.Time) {
 		}
 	}
 	for i := range pods {
-		h.events = append(h.events, past(&pods[i], s, from)...)
+		h.events = append(h.events, past(&pods[i], s, from, now)...)
 	}
 	slices.SortStableFunc(h.events, byTime)
 	h.points = pastPoints(h.events, s, from, now)
@@ -101,8 +102,9 @@ func eventOf(d *Device, t *Taken, kind EventKind, at int64) Event {
 	return Event{Time: at, Kind: kind, Device: d.Name, Label: d.called(), Slot: t.Index, Pod: t.Pod, Container: t.Container, Node: t.Node}
 }
 
-// past is what a pod that has ended, and is still there, tells of the slots that it had.
-func past(pod *corev1.Pod, s *State, from time.Time) []Event {
+// past is what a pod that has ended, and is still there, tells of the slots that it had. The times are of its node's
+// clock, which may be ahead.
+func past(pod *corev1.Pod, s *State, from, now time.Time) []Event {
 	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 		return nil
 	}
@@ -121,8 +123,9 @@ func past(pod *corev1.Pod, s *State, from time.Time) []Event {
 			d.Name = g.Slot.Instance
 			t := Taken{Index: g.Slot.Index, Pod: pod.Namespace + "/" + pod.Name, Container: c.Name,
 				Node: pod.Spec.NodeName}
-			events = append(events, eventOf(&d, &t, SlotHeld, max(end.StartedAt.UnixMilli(), from.UnixMilli())),
-				eventOf(&d, &t, SlotReleased, end.FinishedAt.UnixMilli()))
+			at := func(of metav1.Time) int64 { return min(max(of.UnixMilli(), from.UnixMilli()), now.UnixMilli()) }
+			events = append(events, eventOf(&d, &t, SlotHeld, at(end.StartedAt)),
+				eventOf(&d, &t, SlotReleased, at(end.FinishedAt)))
 		}
 	}
 	return events

@@ -142,6 +142,28 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// A node's clock may be ahead: nothing happens after now.
+func TestHistoryOfAFastClock(t *testing.T) {
+	first := camera()
+	done := assigned(t, podOf("ns", "done", "cam", 1, noon), "a", "cam", noon.Add(-50*time.Minute), "cam-2")
+	done.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{Name: "main",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			StartedAt: metav1.NewTime(noon.Add(-10 * time.Minute)), FinishedAt: metav1.NewTime(noon.Add(30 * time.Minute))}}}}}
+	var h History
+	h.Begin(&first, []corev1.Pod{done}, noon)
+	h.Record(&first, &first, noon.Add(time.Minute))
+	last := int64(0)
+	for _, p := range h.points {
+		if p.Time < last || p.Time > noon.Add(time.Minute).UnixMilli() {
+			t.Errorf("points %+v are not in order, or after now", h.points)
+		}
+		last = p.Time
+	}
+	if e := h.events[len(h.events)-1]; e.Kind != SlotReleased || e.Time != noon.UnixMilli() {
+		t.Errorf("the last event is %+v", e)
+	}
+}
+
 // A cluster that changes more than fits is remembered for less than an hour, and the
 // page is told since when.
 func TestHistoryIsBounded(t *testing.T) {

@@ -19,7 +19,8 @@ type Local struct {
 	hub      *Hub
 	listener net.Listener
 	handler  http.Handler
-	address  string
+	address  string // without a key
+	keyed    *keyed
 }
 
 // NewLocal listens at the address, which has to be one of this machine alone; port 0 is
@@ -41,12 +42,15 @@ func NewLocal(address string, about About, hub *Hub, events EventReader) (*Local
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	all := &viewer{Hub: hub, about: about, events: events}
 	keyed := newKeyed(port, routes(func(http.ResponseWriter, *http.Request) *viewer { return all }))
-	return &Local{hub: hub, listener: listener, handler: guarded(onLoopback(keyed)),
-		address: fmt.Sprintf("http://%s/?key=%s", net.JoinHostPort(host, port), keyed.key)}, nil
+	return &Local{hub: hub, listener: listener, handler: guarded(onLoopback(keyed)), keyed: keyed,
+		address: "http://" + net.JoinHostPort(host, port) + "/?key="}, nil
 }
 
 // Address is where to open the page, with the key to it.
-func (l *Local) Address() string { return l.address }
+func (l *Local) Address() string { return l.address + l.keyed.key }
+
+// AddressOnce opens the page one time, for a command line.
+func (l *Local) AddressOnce() string { return l.address + l.keyed.once }
 
 // Serve serves until ctx is done.
 func (l *Local) Serve(ctx context.Context) error {

@@ -16,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
 
 //go:embed page
@@ -155,12 +157,44 @@ func (v *viewer) servePod(w http.ResponseWriter, r *http.Request) {
 		klog.FromContext(ctx).V(2).Info("Cannot read the events of a pod", "pod", klog.KRef(namespace, name), "err", err)
 	}
 	pod, found := v.Pod(namespace, name, events)
-	answer(w, pod, found, fmt.Sprintf("pod %s in namespace %s is gone", name, namespace))
+	shown := shownPod{Pod: pod}
+	for _, wait := range pod.Waits {
+		held := len(wait.Holders)
+		wait.Holders = firstOf(wait.Holders)
+		shown.Waits = append(shown.Waits, shownWait{wait, held})
+	}
+	answer(w, shown, found, fmt.Sprintf("pod %s in namespace %s is gone", name, namespace))
 }
 
 func (v *viewer) serveNode(w http.ResponseWriter, r *http.Request) {
 	node, found := v.Node(r.PathValue("name"))
-	answer(w, node, found, "there is no node "+r.PathValue("name")+" that you can see")
+	shown := shownNode{node, len(node.Instances), len(node.Slots)}
+	shown.Instances, shown.Slots = firstOf(node.Instances), firstOf(node.Slots)
+	answer(w, shown, found, "there is no node "+r.PathValue("name")+" that you can see")
+}
+
+// listed is how much of a list the page shows, which may have tens of thousands: it is sent no more.
+const listed = 60
+
+func firstOf[T any](all []T) []T { return all[:min(len(all), listed)] }
+
+// shownPod is a pod as the page shows it.
+type shownPod struct {
+	view.Pod
+	Waits []shownWait `json:"waits,omitempty"`
+}
+
+// shownWait has the first of its holders, and how many there are.
+type shownWait struct {
+	view.Wait
+	Held int `json:"held,omitempty"`
+}
+
+// shownNode has the first of its Instances and slots, and how many there are.
+type shownNode struct {
+	view.Node
+	Reaches int `json:"reaches"`
+	Has     int `json:"has"`
 }
 
 func (v *viewer) serveSpans(w http.ResponseWriter, r *http.Request) {

@@ -29,7 +29,7 @@ const (
 	// take: a token or a permission that is withdrawn ends a session after the sum at most.
 	check, checkTimeout = 30 * time.Second, 10 * time.Second
 	// outage is how long a session is kept that cannot be checked while the API server does not
-	// answer its cache either: the page shows what was read before, and since when.
+	// answer its cache either: the page shows what was read before, and that it is out of date.
 	outage = 5 * time.Minute
 	// opening is how long it may take to read the cluster's objects.
 	opening = 30 * time.Second

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -265,5 +266,15 @@ func TestExamineSchedulers(t *testing.T) {
 				t.Errorf("Examine() = %+v, want %s of %s: %q and not %q", findings, tc.reason, tc.object, tc.want, tc.not)
 			}
 		})
+	}
+}
+
+// kubecri is a program of Linux.
+func TestNodesOfWindowsNeedNoKubecri(t *testing.T) {
+	o := healthy(t)
+	o.Nodes = append(o.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w",
+		Labels: map[string]string{"kubernetes.io/os": "windows"}}, Status: ready(true)})
+	if findings := New(o).Examine(now); len(findings) > 0 {
+		t.Errorf("Examine() = %+v", findings)
 	}
 }

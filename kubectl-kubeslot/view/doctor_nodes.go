@@ -13,7 +13,7 @@ import (
 )
 
 // examineNodes finds nodes that take no part, and what is left over of nodes. A node that
-// is cordoned or has a taint, such as a control plane's, need not take part.
+// is cordoned or has a taint, such as a control plane's, need not take part, and one of Windows cannot.
 func (v *View) examineNodes(f *findings, now time.Time) {
 	if len(v.objects.Configurations) == 0 && len(v.objects.Slices) == 0 {
 		v.leftInNodes(f)
@@ -42,7 +42,7 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 		if away != "" && (v.reporting[n.Name] || v.kubecris().seen[n.Name] != nil) {
 			f.add("node/"+n.Name, kubecriAway, "%s. Pods with devices get no place on the node until it is: see kubectl describe pod, or kubectl get pods -n %s -l app.kubernetes.io/name=kubecri -o wide",
 				away, n.Annotations[v1alpha1.KubecriNamespaceAnnotation])
-		} else if pod := v.kubecris().labelled[n.Name]; away == "" && !v.reporting[n.Name] &&
+		} else if pod := v.kubecris().labelled[n.Name]; away == "" && !v.reporting[n.Name] && !ofWindows(n) &&
 			untolerated(n, nil) == nil && (pod == nil || settled(pod.CreationTimestamp.Time, now)) {
 			f.add("node/"+n.Name, "NoKubecri", "it has no DeviceSlice: kubecri does not run there, or cannot reach the API server. Start it, or look at its log: `kubecri check` on the node says what is missing")
 		}
@@ -60,6 +60,8 @@ func (v *View) examineNodes(f *findings, now time.Time) {
 	v.examinePlugins(f, now)
 	v.leftInNodes(f)
 }
+
+func ofWindows(n *corev1.Node) bool { return n.Labels[corev1.LabelOSStable] == string(corev1.Windows) }
 
 // conditionPrefix is of the conditions that kubecri writes; True means trouble.
 const conditionPrefix = "kubeslot.io/"
@@ -130,11 +132,7 @@ func (v *View) Notes() []string {
 	var all []string
 	for _, says := range slices.Sorted(maps.Keys(nodes)) {
 		slices.Sort(nodes[says])
-		what := "node "
-		if len(nodes[says]) > 1 {
-			what = "nodes "
-		}
-		all = append(all, what+some(nodes[says], 3)+": "+says)
+		all = append(all, ofNodes(nodes[says])+": "+says)
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -158,14 +159,10 @@ func (v *View) problems(c *akriv0.Configuration) []string {
 // reasonedProblem is a problem of a Configuration with its reason.
 type reasonedProblem struct{ reason, text string }
 
-// reasonedProblems are the problems by their texts, each of them once.
+// reasonedProblems are the problems by their texts, each of them once: thousands of nodes may have one.
 func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
 	var all []reasonedProblem
-	add := func(reason, text string) {
-		if !slices.ContainsFunc(all, func(p reasonedProblem) bool { return p.text == text }) {
-			all = append(all, reasonedProblem{reason, text})
-		}
-	}
+	add := func(reason, text string) { all = append(all, reasonedProblem{reason, text}) }
 	switch owner := v.oldest.ResourceOwner(c.Name); {
 	case owner == nil, owner == c, saysTaken(c, owner):
 	case owner.Name == c.Name:
@@ -182,17 +179,31 @@ func (v *View) reasonedProblems(c *akriv0.Configuration) []reasonedProblem {
 		}
 	}
 	handler := v1alpha1.LacksHandler(len(without), len(v.reporting), c.Spec.HandlerOnEach())
+	type problem struct{ reason, message string }
+	nodes := map[problem]sets.Set[string]{} // that have it; of the Configuration itself ""
+	note := func(node, reason, message string) {
+		p := problem{reason, message}
+		if nodes[p] == nil {
+			nodes[p] = sets.New[string]()
+		}
+		nodes[p].Insert(node)
+	}
 	for _, p := range said {
 		if handler || p.Reason != v1alpha1.UnknownHandler {
-			add(p.Reason, fmt.Sprintf("node %s: %s: %s", p.node, p.Reason, p.Message))
+			note(p.node, p.Reason, p.Message)
 		}
 	}
 	for _, p := range c.Status.Problems {
-		text := p.Reason + ": " + p.Message
-		if p.Node != "" {
-			text = "node " + p.Node + ": " + text
+		note(p.Node, p.Reason, p.Message)
+	}
+	for p, on := range nodes {
+		text := p.reason + ": " + p.message
+		if on.Has("") {
+			add(p.reason, text)
 		}
-		add(p.Reason, text)
+		if on.Delete(""); len(on) > 0 {
+			add(p.reason, ofNodes(sets.List(on))+": "+text)
+		}
 	}
 	slices.SortFunc(all, func(a, b reasonedProblem) int { return cmp.Compare(a.text, b.text) })
 	return all

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,20 @@ func some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
+// ofNodes names the first of the nodes.
+func ofNodes(names []string) string {
+	if len(names) == 1 {
+		return "node " + names[0]
+	}
+	return "nodes " + some(names, 3)
+}
+
+// because gives the first of the problems as a reason.
 func because(problems []string) string {
+	const most = 3
+	if left := len(problems) - most; left > 0 {
+		problems = append(slices.Clone(problems[:most]), fmt.Sprintf("and %d more", left))
+	}
 	if len(problems) == 0 {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -337,7 +338,8 @@ func (v *View) usersOf(c *v1alpha1.SlotClaim) (all []v1alpha1.PodReference) {
 	}
 	user := c.Annotations[v1alpha1.PodAnnotation]
 	namespace, name, shown := strings.Cut(user, "/")
-	if !shown {
+	// The node has written it: no other text is to get into a command that people copy.
+	if !shown || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil
 	}
 	p := v1alpha1.PodReference{Namespace: namespace, Name: name}

@@ -124,8 +124,8 @@ func (u *upper) startAPI(ctx context.Context) error {
 	})
 }
 
-func (u *upper) client() (*kubernetes.Clientset, error) {
-	config, err := u.RESTConfig()
+func (c *Cluster) client() (*kubernetes.Clientset, error) {
+	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
 	}

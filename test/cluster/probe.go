@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/client-go/kubernetes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -70,11 +69,7 @@ func (c *Cluster) probe(component, node string) func(context.Context) error {
 }
 
 func (c *Cluster) apiServerReady(ctx context.Context) error {
-	config, err := c.RESTConfig()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}

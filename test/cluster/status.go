@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // Status prints the cluster's processes and nodes, and how to use it.
@@ -35,11 +34,7 @@ func (c *Cluster) Status(ctx context.Context, out io.Writer) error {
 }
 
 func (c *Cluster) printNodes(ctx context.Context, out io.Writer) error {
-	config, err := c.RESTConfig()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}

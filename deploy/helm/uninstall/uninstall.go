@@ -28,13 +28,13 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// Config says what to remove. All fields are required.
+// Config says what to remove. All fields are required but Pod.
 type Config struct {
 	// Release and Namespace are of the release that goes.
 	Release, Namespace string
 	// Pod is run once on each node that its nodeSelector and node affinity select, which are kubecri's,
 	// and removes the files that kubecri left there. Its name and node are set here. It has no rights: what
-	// runs on every node must not.
+	// runs on every node must not. nil where kubecri is not the release's, or nodes are to stay as they are.
 	Pod *corev1.Pod
 	// CleanNode removes what the API server has of a node, and returns what that was. A
 	// kubelet may put things back for a while.
@@ -56,7 +56,9 @@ const lastWords = 15 * time.Second
 func Run(ctx context.Context, config Config) error {
 	u := &uninstall{Config: config}
 	errs := []error{u.awaitPods(ctx)}
-	errs = append(errs, u.nodes(ctx))
+	if u.Pod != nil {
+		errs = append(errs, u.prepared(ctx), u.nodes(ctx))
+	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
 	errs = append(errs, u.configurations(end), u.notReady(end), u.leases(end), u.dra(end))
@@ -121,6 +123,38 @@ func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// prepared names the ResourceClaims that kubelets have prepared by kubecri: they cannot be unprepared without it, and
+// until then a kubelet lets no pod of theirs go.
+func (u *uninstall) prepared(ctx context.Context) error {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	list, err := u.Client.KubeslotV1alpha1().SlotClaims().List(end, metav1.ListOptions{})
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list SlotClaims: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if of := list.Items[i].Spec.ResourceClaim; of != nil {
+			names = append(names, of.Namespace+"/"+of.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("pods use ResourceClaims of driver %s: %s. Once such a pod is deleted it stays Terminating, for "+
+		"its kubelet asks kubecri to let go: install Kubeslot again, or delete the pod with --force --grace-period=0",
+		v1alpha1.DRADriver, strings.Join(names, ", "))
 }
 
 // nodes cleans all nodes that had kubecri.
@@ -223,7 +257,7 @@ func (u *uninstall) notReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list Configurations: %w", err)
 	}
-	const reason, message = "NotInstalled", "Kubeslot was uninstalled: nobody looks for devices, and none is given to pods"
+	const reason, message = "NotInstalled", "Kubeslot was uninstalled: no devices are given to pods"
 	var errs []error
 	for i := range list.Items {
 		c := &list.Items[i]

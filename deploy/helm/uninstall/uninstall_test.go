@@ -22,6 +22,7 @@ import (
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	akrifake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 const namespace = "kubeslot-system"
@@ -57,12 +58,17 @@ func newCluster(ends func(node string) corev1.PodStatus, kube []runtime.Object, 
 
 func (c *cluster) run(t *testing.T, timeout time.Duration) error {
 	t.Helper()
+	return c.runWith(t, timeout, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cleanup"}},
+		NodeSelector: map[string]string{"kubernetes.io/os": "linux"}, Affinity: notVirtual}})
+}
+
+// runWith runs the pod on nodes, or cleans none without one.
+func (c *cluster) runWith(t *testing.T, timeout time.Duration, pod *corev1.Pod) error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return Run(ctx, Config{
-		Release: "kubeslot", Namespace: namespace,
-		Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cleanup"}},
-			NodeSelector: map[string]string{"kubernetes.io/os": "linux"}, Affinity: notVirtual}},
+		Release: "kubeslot", Namespace: namespace, Pod: pod,
 		CleanNode: func(_ context.Context, node string) ([]string, error) {
 			c.cleaned = append(c.cleaned, node)
 			if node == "lost" {
@@ -161,6 +167,43 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"adopted", "of-another", "users"}, names); diff != "" {
 		t.Errorf("Configurations (-want +got):\n%s", diff)
+	}
+}
+
+// Where kubecri is not the release's it runs on, and nodes stay as they are.
+func TestRunLeavesNodesOfAnotherKubecri(t *testing.T) {
+	users := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "users"}}
+	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux"),
+		lease("kube-system", "kubeslot-controller")}, users, claimed("cam-8120fe-0", "a", "cam"))
+	if err := c.runWith(t, 10*time.Second, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.ran)+len(c.cleaned) > 0 {
+		t.Errorf("nodes with a pod: %v, nodes cleaned: %v", c.ran, c.cleaned)
+	}
+	leases, _ := c.kube.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
+	left, err := c.client.AkriV0().Configurations("default").Get(t.Context(), "users", metav1.GetOptions{})
+	if len(leases.Items) > 0 || err != nil || len(left.Status.Problems) != 1 {
+		t.Errorf("Leases %v, Configuration %+v, %v", leases.Items, left, err)
+	}
+}
+
+func claimed(name, node, resourceClaim string) *v1alpha1.SlotClaim {
+	return &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.SlotClaimSpec{NodeName: node,
+		ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "default", Name: resourceClaim}}}
+}
+
+// A kubelet lets go of no pod whose ResourceClaims it cannot unprepare.
+func TestRunSaysWhichPodsCannotGo(t *testing.T) {
+	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux")},
+		claimed("cam-8120fe-0", "a", "gate"), claimed("cam-8120fe-1", "a", "gate"), claimed("cam-8120fe-2", "a", "door"))
+	err := c.run(t, 10*time.Second)
+	const want = "driver slots.kubeslot.io: default/door, default/gate. Once such a pod is deleted it stays Terminating"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Run() = %v, want %q", err, want)
+	}
+	if !c.ran["a"] || len(c.cleaned) != 1 {
+		t.Error("the node was not cleaned")
 	}
 }
 

@@ -108,11 +108,16 @@ func TestClaimed(t *testing.T) {
 	client := objects()
 	again := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-2"},
 		Spec: v1alpha1.SlotClaimSpec{NodeName: "node-a", Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p"}}}
-	if err := client.Tracker().Add(again); err != nil {
-		t.Fatal(err)
+	byDRA := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-3"}, Spec: v1alpha1.SlotClaimSpec{
+		NodeName: "node-a", ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "default", Name: "gate"}}}
+	for _, claim := range []*v1alpha1.SlotClaim{again, byDRA} {
+		if err := client.Tracker().Add(claim); err != nil {
+			t.Fatal(err)
+		}
 	}
 	told := Claimed(t.Context(), client, "node-a")
-	for _, part := range []string{"2 slots", "cam-8120fe-0 (pod not known)", "cam-8120fe-2 (pod default/p)", "Drain node node-a"} {
+	for _, part := range []string{"3 slots", "cam-8120fe-0 (pod not known)", "cam-8120fe-2 (pod default/p)",
+		"cam-8120fe-3 (ResourceClaim default/gate)", "Drain node node-a"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("%q does not say %q", told, part)
 		}
@@ -348,6 +353,21 @@ func TestFiles(t *testing.T) {
 	}
 	if again, err := Files(paths); len(again) > 0 || err != nil {
 		t.Errorf("again: %q, %v", again, err)
+	}
+}
+
+// A state directory that was there before kubecri stays, with what was in it.
+func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "srv/data")
+	touch(t, dir+"/theirs", dir+"/sub/theirs", dir+"/checkpoint.json", dir+"/made/by/kubecri")
+	removed, err := Files(Paths{StateDir: dir, StateWasThere: true, StateBefore: []string{"theirs", "sub"}})
+	if diff := cmp.Diff([]string{dir + "/checkpoint.json", dir + "/made"}, removed); err != nil || diff != "" {
+		t.Errorf("%v, removed (-want +got):\n%s", err, diff)
+	}
+	for _, file := range []string{"/theirs", "/sub/theirs"} {
+		if _, err := os.Stat(dir + file); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

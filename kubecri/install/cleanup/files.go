@@ -21,8 +21,11 @@ type Paths struct {
 	// Root is where the host's root directory is, "" for /. Links are followed as the host
 	// would.
 	Root string
-	// StateDir is kubecri's own directory, and goes whole.
-	StateDir string
+	// StateDir is kubecri's own directory, and goes whole unless it was there before kubecri: then it stays, and
+	// so do StateBefore, which were in it.
+	StateDir      string
+	StateWasThere bool
+	StateBefore   []string
 	// CDIDir has CDI specs of ours among those of others.
 	CDIDir string
 	// HandlersDir has the socket where discovery handlers register, and theirs.
@@ -135,7 +138,10 @@ func Files(p Paths) (removed []string, err error) {
 		r.matching(filepath.Dir(p.Listen), func(name, path string) bool { return name == base && deadSocket(path) || name == base+".lock" })
 		r.empty(filepath.Dir(p.Listen))
 	}
-	if p.StateDir != "" {
+	switch {
+	case p.StateWasThere:
+		r.others(p.StateDir, p.StateBefore)
+	case p.StateDir != "":
 		r.all(p.StateDir)
 	}
 	for _, dir := range p.Empty {
@@ -206,6 +212,24 @@ func (r *remover) all(dir string) {
 		err = os.RemoveAll(at)
 	}
 	r.done(dir, err)
+}
+
+// others removes what is in the directory besides these.
+func (r *remover) others(dir string, stay []string) {
+	at, err := resolve(r.root, dir)
+	if err != nil {
+		r.done(dir, err)
+		return
+	}
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		r.done(dir, err)
+	}
+	for _, entry := range entries {
+		if !slices.Contains(stay, entry.Name()) {
+			r.all(filepath.Join(dir, entry.Name()))
+		}
+	}
 }
 
 // deadSocket reports whether the file is a unix socket that nobody listens at.

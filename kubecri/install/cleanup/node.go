@@ -99,11 +99,13 @@ func Claimed(ctx context.Context, client clientset.Interface, node string) strin
 		if c.Spec.NodeName != node {
 			continue
 		}
-		pod := c.Annotations[v1alpha1.PodAnnotation]
-		if c.Spec.Pod != nil {
-			pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
+		who := "pod " + cmp.Or(c.Annotations[v1alpha1.PodAnnotation], "not known")
+		if of := c.Spec.Pod; of != nil {
+			who = "pod " + of.Namespace + "/" + of.Name
+		} else if of := c.Spec.ResourceClaim; of != nil {
+			who = "ResourceClaim " + of.Namespace + "/" + of.Name
 		}
-		held = append(held, fmt.Sprintf("%s (pod %s)", c.Name, cmp.Or(pod, "not known")))
+		held = append(held, fmt.Sprintf("%s (%s)", c.Name, who))
 	}
 	if len(held) == 0 {
 		return ""

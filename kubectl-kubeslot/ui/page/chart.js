@@ -129,8 +129,7 @@ function area(points, x, low, high, right) {
   let back = '';
   for (let i = points.length - 1; i >= 0; i--) {
     const p = points[i];
-    back += i === points.length - 1 ? `V${round(low(p))}` : `V${round(low(p))}`;
-    back += `H${round(x(p))}`;
+    back += `V${round(low(p))}H${round(x(p))}`;
   }
   return edge(points, x, high, right) + back + 'Z';
 }

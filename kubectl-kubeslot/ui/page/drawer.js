@@ -177,8 +177,8 @@ export class Drawer {
       w.container ? element('p', { class: 'muted small' }, 'container ' + w.container) : null,
       element('p', { class: 'because' }, sentence(w.why || w.reason || '')),
       w.needs ? element('p', { class: 'needs' }, element('strong', {}, 'What would let it run: '), sentence(w.needs)) : null,
-      w.holders?.length ? element('details', { open: w.holders.length <= 8 }, element('summary', {}, `${plural(w.holders.length, 'slot')} that it could use ${w.holders.length === 1 ? 'is' : 'are'} taken`),
-        element('ul', { class: 'rows' }, w.holders.slice(0, listed).map((s) => this.held(s)))) : null));
+      w.held ? element('details', { open: w.held <= 8 }, element('summary', {}, `${plural(w.held, 'slot')} that it could use ${w.held === 1 ? 'is' : 'are'} taken`),
+        element('ul', { class: 'rows' }, w.holders.map((s) => this.held(s)))) : null));
     // What is said of each condition is not said again.
     const needs = (pod.needs || []).filter((n) => !(pod.waits || []).some((w) => w.needs === n));
     return [
@@ -205,16 +205,17 @@ export class Drawer {
     if (!node) return [this.top('Node', name)];
     if (node.error) return [this.top('Node', name), element('p', { class: 'note' }, node.error)];
     const devices = node.instances || [];
+    const more = node.reaches - devices.length;
     return [
       this.top('Node', name),
       node.reports ? null : element('p', { class: 'note' }, this.model.missing.some((m) => m.startsWith('deviceslices')) ? 'You may not see what it reports.' : 'It has no DeviceSlice: kubecri does not run there, or cannot reach the API server.'),
       problems(node.problems),
-      facts([['Reaches', plural(devices.length, 'device')], ['Its pods have', plural(node.slots?.length || 0, 'slot')]]),
-      node.slots?.length ? element('section', {}, element('h3', {}, 'Slots of its pods'), element('ul', { class: 'rows' }, node.slots.slice(0, 2 * listed).map((s) => this.held(s)))) : null,
-      devices.length ? element('section', {}, element('h3', {}, 'Devices that it reaches'), element('ul', { class: 'rows' }, devices.slice(0, listed).map((d) => element('li', {},
+      facts([['Reaches', plural(node.reaches, 'device')], ['Its pods have', plural(node.has, 'slot')]]),
+      node.slots?.length ? element('section', {}, element('h3', {}, 'Slots of its pods'), element('ul', { class: 'rows' }, node.slots.map((s) => this.held(s)))) : null,
+      devices.length ? element('section', {}, element('h3', {}, 'Devices that it reaches'), element('ul', { class: 'rows' }, devices.map((d) => element('li', {},
         element('button', { type: 'button', class: 'row', data: { open: 'device/' + encodeURIComponent(d.name) } },
           element('span', { class: 'index' }, d.device || d.name), element('span', { class: 'who mono' }, d.name), element('span', { class: 'age' }, `${d.free}/${d.slots} free`))))),
-        devices.length > listed ? element('p', { class: 'note' }, `and ${plural(devices.length - listed, 'more', 'more')}`) : null) : null,
+        more > 0 ? element('p', { class: 'note' }, `and ${plural(more, 'more', 'more')}`) : null) : null,
       command('The same in a terminal', `kubectl kubeslot node ${name}`),
     ].filter(Boolean);
   }

@@ -26,13 +26,13 @@ export class Grid {
     addEventListener('scroll', () => this.draw(), { passive: true });
   }
 
-  // show draws what is selected of a model. Cards of devices that are as they were stay.
-  show(model, selected, node, marked) {
+  // show draws what is selected. Cards of devices that are as they were stay.
+  show(selected, node) {
     const width = this.root.clientWidth;
     const shape = `${selected.count > 400} ${width} ${node}`;
     if (shape !== this.shape) this.forget();
     this.shape = shape;
-    Object.assign(this, { model, node, marked, width, selected });
+    this.node = node;
     this.layout = place(selected, width);
     this.root.style.height = `${this.layout.height}px`;
     this.root.classList.toggle('compact', this.layout.compact);
@@ -229,7 +229,7 @@ export class Grid {
     const item = this.item(target);
     if (!item || item.slot < 0) return this.tip(null);
     const { state, taken } = slotState(item.device, item.slot);
-    this.tip(tipOf(item.device, item.slot, state, taken, this.model.now()), item.button);
+    this.tip(tipOf(item.device, item.slot, state, taken), item.button);
   }
 }
 

@@ -30,7 +30,7 @@ export function place({ groups, count }, width) {
     }
     top += size.space;
   }
-  return { rows, columns, compact, count, height: top, gap: size.gap };
+  return { rows, columns, compact, count, height: top };
 }
 
 // between returns the first and the end of the rows that are at least partly between two

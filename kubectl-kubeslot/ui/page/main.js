@@ -70,7 +70,7 @@ function drawGrid() {
   const nothing = byId('nothing');
   nothing.hidden = selected.count > 0;
   setText(nothing, all ? 'No device is like that.' : model.configurations.length ? 'No node has found a device. If a Configuration has a problem, it is listed under Problems.' : 'There is no Configuration: nothing is looked for.');
-  grid.show(model, selected, asked.node);
+  grid.show(selected, asked.node);
 }
 
 function drawSummary() {

@@ -54,7 +54,7 @@ var (
 // does with them is configured in the environment: see package config.
 func NewDevice(lib nvml.Interface, load func() error) *Device {
 	return &Device{lib: lib, load: load, getenv: os.Getenv, root: "/", cdiFolders: cdiFolders(),
-		config: &config.Config{}, kinds: map[string]bool{}, health: health{lib: lib, faults: map[string]*fault{}}}
+		config: &config.Config{}, kinds: map[string]bool{}, health: health{lib: lib, faults: map[string]*fault{}, seen: map[string]bool{}}}
 }
 
 // OwnVariables keeps NVIDIA's container runtime from giving GPUs to whoever asks for them
@@ -118,6 +118,7 @@ func (d *Device) read() error {
 		return err
 	}
 	d.health.heal(gpus)
+	d.health.inherit(gpus)
 	d.health.watch(gpus)
 	d.health.listen(gpus)
 	d.gpus, d.broken = gpus, broken

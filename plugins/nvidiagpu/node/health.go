@@ -16,6 +16,7 @@ type health struct {
 	events nvml.EventSet
 	known  map[string]bool   // whose events are watched, by UUID
 	faults map[string]*fault // by the UUID of the GPU or slice
+	seen   map[string]bool   // GPUs, by UUID
 }
 
 // fault is what a GPU or slice reported.
@@ -45,7 +46,7 @@ func (f *fault) healed(now condition) bool {
 		f.absent = true
 		return false
 	case now.recoveryKnown:
-		return now.recovery == nvml.GPU_RECOVERY_ACTION_NONE
+		return usable(now.recovery)
 	case now.remapping || now.errors > 0:
 		return false
 	default:
@@ -97,6 +98,27 @@ func (h *health) why(gpu, slice string) string {
 		}
 	}
 	return ""
+}
+
+// inherit looks at GPUs that are seen for the first time. The driver may ask for the recovery of one that failed
+// before this process began: its slices are out with it, for which of them failed is not known.
+func (h *health) inherit(gpus []found) {
+	for _, g := range gpus {
+		if h.seen[g.UUID] {
+			continue
+		}
+		h.seen[g.UUID] = true
+		if now := conditionOf(g.handle); now.recoveryKnown && !usable(now.recovery) && !h.rules.Off {
+			h.faults[g.UUID] = &fault{why: fmt.Sprintf("the driver has asked for its recovery since before it was "+
+				"looked at (action %d, see GPU Recovery Action in nvidia-smi -q)", now.recovery)}
+		}
+	}
+}
+
+// usable reports whether a GPU of which the driver asks this can be used. The IMEX domain is about the memory
+// of other machines' GPUs.
+func usable(action nvml.DeviceGpuRecoveryAction) bool {
+	return action == nvml.GPU_RECOVERY_ACTION_NONE || action == nvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN
 }
 
 // watch listens to the errors of a GPU that it does not listen to yet, which one that did not answer

@@ -24,6 +24,7 @@ import (
 //
 //	machine layout=l               start on a machine of fakenvml; lines VARIABLE=value, and a line
 //	                               "file:" before a config file. Prints as look does
+//	restart                        start anew on the same machine
 //	look                           read the GPUs; prints what of each kind is advertised, and what not
 //	slice gpu=i, off gpu=i         partition the GPU anew into the profiles of the input; MIG mode off
 //	lose gpu=i, back gpu=i         NVML does not answer for the GPU, or does again [slice=k]
@@ -70,7 +71,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "slice", &part)
 	switch d.Cmd {
 	case "machine":
-		return s.start(t, layout, d.Input)
+		l, ok := fakenvml.Layouts[layout]
+		if !ok {
+			t.Fatalf("no layout %q", layout)
+		}
+		s.machine = fakenvml.New(l)
+		return s.start(t, d.Input)
+	case "restart":
+		return s.start(t, d.Input)
 	case "look":
 		return s.look(t)
 	case "slice":
@@ -107,12 +115,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-func (s *story) start(t *testing.T, layout, input string) string {
-	l, ok := fakenvml.Layouts[layout]
-	if !ok {
-		t.Fatalf("no layout %q", layout)
-	}
-	s.machine = fakenvml.New(l)
+func (s *story) start(t *testing.T, input string) string {
 	s.device = NewDevice(s.machine, noLoad)
 	s.device.root, s.device.cdiFolders = withDriver(t), nil
 	variables, file, _ := strings.Cut(input, "file:\n")

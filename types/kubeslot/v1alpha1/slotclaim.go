@@ -122,13 +122,15 @@ type SlotClaimSpec struct {
 }
 
 // PodReference names one pod. Two pods of one name, one after the other, have
-// different UIDs.
+// different UIDs. People copy the names into commands, so no other text may be one.
 type PodReference struct {
 	// namespace is the pod's.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace"`
 	// name is the pod's.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// uid is the pod's: another pod of the same name has another one.
 	// +kubebuilder:validation:Type=string
@@ -140,9 +142,11 @@ type PodReference struct {
 type ResourceClaimReference struct {
 	// namespace is the ResourceClaim's.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace"`
 	// name is the ResourceClaim's.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// uid is the ResourceClaim's: another of the same name has another one.
 	// +kubebuilder:validation:Type=string

@@ -70,21 +70,26 @@ func clean(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&c.Release, "release", "", "the release that goes")
 	flags.StringVar(&c.Namespace, "namespace", "", "its namespace")
 	file := flags.String("pod", "", "file with the pod to run on each node that had kubecri, which its affinity "+
-		"selects")
+		"selects; nodes stay as they are without one")
 	timeout := flags.Duration("timeout", 4*time.Minute, "how long to wait for pods")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if c.Release == "" || c.Namespace == "" || *file == "" {
-		return errors.New("--release, --namespace and --pod are needed")
+	if c.Release == "" || c.Namespace == "" {
+		return errors.New("--release and --namespace are needed")
 	}
-	text, err := os.ReadFile(*file)
-	if err != nil {
-		return fmt.Errorf("--pod: %w", err)
+	if *timeout <= 0 {
+		return fmt.Errorf("--timeout %s: want more than 0s", *timeout)
 	}
-	c.Pod = &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(text, c.Pod); err != nil {
-		return fmt.Errorf("--pod %s: %w", *file, err)
+	if *file != "" {
+		text, err := os.ReadFile(*file)
+		if err != nil {
+			return fmt.Errorf("--pod: %w", err)
+		}
+		c.Pod = &corev1.Pod{}
+		if err := yaml.UnmarshalStrict(text, c.Pod); err != nil {
+			return fmt.Errorf("--pod %s: %w", *file, err)
+		}
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {

@@ -84,7 +84,7 @@ containers:
   {{- with $broker.env }}
   env:
   {{- range $name, $value := . }}
-  - {name: {{ $name }}, value: {{ include "kubeslot.text" $value | quote }}}
+  - {name: {{ $name | quote }}, value: {{ include "kubeslot.text" $value | quote }}}
   {{- end }}
   {{- end }}
   {{- with $broker.envFrom }}
@@ -129,7 +129,7 @@ secret:
 {{- define "kubeslot.brokerService" -}}
 type: {{ .type }}
 ports:
-- name: {{ coalesce .portName .name "grpc" }}
+- name: {{ coalesce .portName .name "grpc" | quote }}
   port: {{ int .port }}
   protocol: {{ .protocol }}
   targetPort: {{ .targetPort }}

@@ -1,6 +1,6 @@
 {{- define "kubeslot.labels" -}}
 app.kubernetes.io/part-of: kubeslot
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
@@ -28,7 +28,7 @@ imagePullPolicy: {{ $image.pullPolicy }}
 {{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) }}
 imagePullSecrets:
 {{- range . }}
-- name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}
+- name: {{ if kindIs "map" . }}{{ .name | quote }}{{ else }}{{ . | quote }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -36,7 +36,8 @@ imagePullSecrets:
 {{- /* Objects of a file of deploy/, for the release's namespace: (list $ "files/rbac/kubecri.yaml") */ -}}
 {{- define "kubeslot.objects" -}}
 {{- $root := index . 0 -}}
-{{- $root.Files.Get (index . 1) | replace "kubeslot-system" $root.Release.Namespace -}}
+{{- $namespace := $root.Release.Namespace -}}
+{{- $root.Files.Get (index . 1) | replace "namespace: kubeslot-system" (printf "namespace: %q" $namespace) | replace "kubeslot-system" $namespace -}}
 {{- end }}
 
 {{- define "kubeslot.runtimeSocket" -}}
@@ -47,6 +48,12 @@ imagePullSecrets:
 {{- /* Whether no scheduler of Kubeslot's gives out slots; empty for no. */ -}}
 {{- define "kubeslot.withoutScheduler" -}}
 {{- if and (not .Values.scheduler.enabled) (eq .Values.kubecri.mode "device-plugin") }}yes{{ end -}}
+{{- end }}
+
+{{- /* Whether helm test has a pod to run; empty for no. */ -}}
+{{- define "kubeslot.tested" -}}
+{{- $echo := or (has "debugEcho" .Values.kubecri.builtInHandlers) (not (kindIs "invalid" (index .Values.handlers "debug-echo"))) -}}
+{{- if and .Values.scheduler.enabled .Values.kubecri.enabled $echo }}yes{{ end -}}
 {{- end }}
 
 {{- define "kubeslot.nriSocket" -}}

@@ -8,7 +8,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ index . 1 }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ $root.Release.Namespace | quote }}
   labels: {{- include "kubeslot.labels" $root | nindent 4 }}
   {{- with dig "serviceAccount" "annotations" dict (index . 2) }}
   annotations: {{- toYaml . | nindent 4 }}
@@ -33,7 +33,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- $values := index . 2 -}}
 {{- $own := dict "matchLabels" (dict "app.kubernetes.io/name" (index . 1) "app.kubernetes.io/instance" $root.Release.Name) -}}
 {{- with include "kubeslot.priorityClass" $values }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- include "kubeslot.pullSecrets" $root }}
 {{- with $values.nodeSelector }}
