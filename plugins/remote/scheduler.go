@@ -248,13 +248,9 @@ func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error 
 
 // changed returns the pod with the plugin's changes.
 func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.PodInfo, error) {
-	if err := changes.Check(pod); err != nil {
-		return nil, err
-	}
-	got := pod.Clone()
-	changes.Apply(got)
-	if s.UsingGroupScheduler() {
-		return got, nil
+	got, err := changes.ChangeIn(pod)
+	if err != nil || s.UsingGroupScheduler() {
+		return got, err
 	}
 	for name, c := range got.Containers() {
 		before := pod.GetContainerInPod(name).AllocateFrom
