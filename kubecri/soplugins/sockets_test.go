@@ -328,7 +328,7 @@ func TestSocketsHostileAnswers(t *testing.T) {
 			}
 			eventually(t, func() error { // the breaker says so once
 				_, err := s.Allocate(t.Context(), ofPod("x"), "main")
-				if !strings.Contains(err.Error(), "did not answer its last calls in time") {
+				if !strings.Contains(err.Error(), "failed in its last calls: each did not return in time") {
 					return err
 				}
 				return nil

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -107,7 +106,7 @@ func TestPaused(t *testing.T) {
 	// The pause may be over already where the machine is busy: then a call tries, and the next pause is longer.
 	eventually(t, func() error {
 		_, err := ask(p, 20*time.Millisecond)
-		if err == nil || !strings.Contains(err.Error(), "did not answer its last calls in time") {
+		if err == nil || !strings.Contains(err.Error(), "failed in its last calls: each did not return in time") {
 			return fmt.Errorf("Call() = %v in a pause", err)
 		}
 		return nil
@@ -134,8 +133,8 @@ func TestCallersDeadline(t *testing.T) {
 	call := func(own, timeout time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), own)
 		defer cancel()
-		return p.Call(ctx, timeout, "Allocate", func(ctx context.Context, conn grpc.ClientConnInterface) error {
-			_, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
+		return p.Call(ctx, timeout, "Allocate", func(ctx context.Context, s *Server) error {
+			_, err := pb.NewDeviceClient(s).Allocate(ctx, &pb.DeviceAllocateRequest{})
 			return err
 		})
 	}
