@@ -32,7 +32,7 @@ const (
 type DevicesConfig struct {
 	// Folder and Policies are as in Config.
 	Folder   string
-	Policies Policies
+	Policies map[string]string
 	Node     string
 	Timeout  time.Duration // of a call
 	// Added is called once for each plugin. What it returns is called whenever the plugin has

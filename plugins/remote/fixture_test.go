@@ -57,7 +57,7 @@ func hold(ctx context.Context, _ *Plugin, _ *Server, ready func()) error {
 type setup struct {
 	folder   string
 	half     registration.Half
-	policies Policies
+	policies map[string]string
 	added    func(*Plugin)
 	connect  func(ctx context.Context, p *Plugin, s *Server, ready func()) error
 	changed  func(*Plugin)

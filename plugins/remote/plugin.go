@@ -39,7 +39,7 @@ const (
 // go. It is safe for concurrent use.
 type Plugin struct {
 	name    string
-	policy  Policy
+	policy  string
 	folder  string
 	handler Handler
 

@@ -293,7 +293,7 @@ func TestLateStart(t *testing.T) {
 // Before it was there once, a plugin may concern any pod, and one of the policy ignore concerns none. What it
 // has said it gives out nobody else gives: pods that request that wait for either while it is away.
 func TestConcerns(t *testing.T) {
-	s := run(t, setup{half: registration.Half_SCHEDULER, policies: Policies{"a": Required, "b": Ignore}})
+	s := run(t, setup{half: registration.Half_SCHEDULER, policies: map[string]string{"a": Required, "b": Ignore}})
 	for _, p := range s.Plugins() {
 		h, err := host.New(nil, host.Options{})
 		if err != nil {

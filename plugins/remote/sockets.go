@@ -37,13 +37,23 @@ const (
 	suffix = ".sock"
 )
 
+// The policies say who waits while a plugin is away.
+const (
+	// Required is the default. Pods that request the plugin's resources wait, and containers that
+	// were or may have been assigned its devices are refused.
+	Required = "required"
+	// Ignore refuses only containers that were assigned the plugin's devices, or, before it has said
+	// which these are, what no other plugin names.
+	Ignore = "ignore"
+)
+
 // Config is what Sockets needs.
 type Config struct {
 	// Folder is where plugins make their sockets. It may be missing.
 	Folder string
 	Half   registration.Half
-	// Policies are those of plugins that are known from the start.
-	Policies Policies
+	// Policies are those of plugins that are known from the start, by name.
+	Policies map[string]string
 	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
 	Added func(*Plugin) Handler
 }
@@ -82,6 +92,12 @@ func New(config Config) (*Sockets, error) {
 		sockets: map[string]*socket{}}
 	s.running.SetLimit(maxSockets)
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
+		if policy := config.Policies[name]; policy != Required && policy != Ignore {
+			return nil, fmt.Errorf("plugin %q has the policy %q, which is neither %q nor %q", name, policy, Required, Ignore)
+		}
+		if err := registration.CheckName(name); err != nil {
+			return nil, err
+		}
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
 		}

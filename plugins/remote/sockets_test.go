@@ -36,7 +36,7 @@ func TestComesAndGoes(t *testing.T) {
 	parent := tempFolder(t)
 	changed := make(chan *Plugin, 100)
 	s := run(t, setup{folder: filepath.Join(parent, "late"),
-		policies: Policies{"widget": Required, "other": Ignore}, changed: func(p *Plugin) { changed <- p }})
+		policies: map[string]string{"widget": Required, "other": Ignore}, changed: func(p *Plugin) { changed <- p }})
 	if all := s.Plugins(); len(all) != 2 || all[0].Name() != "other" || all[0].Required() || !all[1].Required() {
 		t.Fatalf("%d plugins are known from the flag", len(all))
 	}
