@@ -39,6 +39,9 @@ func TestCallErrors(t *testing.T) {
 		"of 100 MB": {allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
 			return &pb.DeviceAllocateResponse{DeviceNodes: []string{strings.Repeat("x", 100<<20)}}, nil
 		}, want: "ResourceExhausted: grpc: received message larger than max", code: codes.ResourceExhausted},
+		"of many mounts": {allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
+			return &pb.DeviceAllocateResponse{Mounts: make([]*pb.Mount, 500_000)}, nil
+		}, want: "500000 messages are in it, of 32768 that may be", code: codes.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := run(t, setup{})
