@@ -93,9 +93,9 @@ var defaults = map[string]string{
 	"!shared":               "true if $DEBUG_ECHO_INSTANCES_SHARED is false",
 	"&o.Policy":             "refuse", // kube-scheduler's
 	"&o.devicesPolicy":      "skip",   // kubecri's
-	"&o.policies":           "",
+	"nil":                   "",
 	"o.Sockets":             "/run/kubeslot/plugins/schedulers",
-	"&o.Policies":           "",
+	"o.Policies":            "",
 	"o.Timeout":             "1s",
 }
 

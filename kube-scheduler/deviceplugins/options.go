@@ -24,7 +24,7 @@ type Options struct {
 	// Sockets is the folder of the sockets of plugins over gRPC, which may be missing; "" means none.
 	Sockets string
 	// Policies say who waits while a plugin over gRPC is away.
-	Policies remote.Policies
+	Policies map[string]string
 	// Timeout is how long such a plugin may take for an answer about some nodes.
 	Timeout time.Duration
 
@@ -50,8 +50,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Folder, "devschedpath", o.Folder, fmt.Sprintf("Directory of device scheduler plugins: its *.so files are loaded in the order of their names. (default %s, which may be missing)", DefaultFolder))
 	fs.StringVar(&o.Sockets, "plugin-sockets", o.Sockets,
 		"Directory of the sockets of device scheduler plugins over gRPC, which may be missing; empty to use none.")
-	fs.Var(&o.Policies, "plugin-policy", "Plugins over gRPC by name, and whether pods that request their resources "+
-		"wait while they are away. Those that are not named here are required once they were there.")
+	fs.StringToStringVar(&o.Policies, "plugin-policy", o.Policies, "Whether pods that request the resources of a "+
+		"plugin over gRPC wait while it is away: `NAME=required|ignore,...`. Those that are not named here are required "+
+		"once they were there.")
 	fs.DurationVar(&o.Timeout, "plugin-timeout", o.Timeout,
 		"How long a plugin over gRPC may take to say which of up to 64 nodes fit a pod, or to allocate. After three "+
 			"calls in a row that took longer it is not called for a while.")

@@ -90,7 +90,7 @@ func TestSocketsInTheScheduler(t *testing.T) {
 // A plugin that is named and was never there keeps all pods back that ask plugins for something, and
 // one that is ignored does not.
 func TestNeverThere(t *testing.T) {
-	for policy, reason := range map[remote.Policy]string{
+	for policy, reason := range map[string]string{
 		remote.Required: `plugin "other" is away since`,
 		remote.Ignore:   `no device scheduler plugin answers for 1 of "example.com/gadget"`,
 	} {
@@ -98,7 +98,7 @@ func TestNeverThere(t *testing.T) {
 			c := newCluster(t)
 			c.node("a", "1x2")
 			o := &Options{Folder: t.TempDir(), Sockets: t.TempDir(), Timeout: time.Second,
-				Policies: remote.Policies{"other": policy}}
+				Policies: map[string]string{"other": policy}}
 			c.scheduleWith(o)
 			c.create(written(t, "pod", "", "example.com/gadget", 1), parsePod(t, "plain", "", "", "main"))
 			c.awaitRefused("pod", reason)

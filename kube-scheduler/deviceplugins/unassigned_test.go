@@ -81,7 +81,7 @@ func TestUnassigned(t *testing.T) {
 // Pods wait for a plugin that has not been there since the scheduler began: also one that is ignored, or
 // that nobody has named.
 func TestNobodyAssignsYet(t *testing.T) {
-	for name, policies := range map[string]remote.Policies{"ignored": {"widget": remote.Ignore}, "not named": nil} {
+	for name, policies := range map[string]map[string]string{"ignored": {"widget": remote.Ignore}, "not named": nil} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			node := gives(widgetNode(t, "a", "1x2"), "example.com/widget")

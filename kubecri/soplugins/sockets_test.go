@@ -96,7 +96,7 @@ type sockets struct {
 	events *record.FakeRecorder
 }
 
-func startSockets(t *testing.T, policies remote.Policies, timeout time.Duration) *sockets {
+func startSockets(t *testing.T, policies map[string]string, timeout time.Duration) *sockets {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "sockets") // t.TempDir's are too long for sockets
 	if err != nil {
@@ -212,7 +212,7 @@ func TestSocketsLife(t *testing.T) {
 // A container right after kubecri's start waits for a plugin whose socket is there, and does not
 // pass one that the flag names and that is not there.
 func TestSocketsRightAfterStart(t *testing.T) {
-	s := startSockets(t, remote.Policies{"missing": remote.Required}, remote.DefaultDeviceTimeout)
+	s := startSockets(t, map[string]string{"missing": remote.Required}, remote.DefaultDeviceTimeout)
 	_, err := s.Allocate(t.Context(), ofPod("x"), "main")
 	wantError(t, err, `device plugin "missing" cannot be asked now: plugin "missing" is away`)
 	wantError(t, s.Failing(), `plugin "missing" is away since`)
@@ -328,7 +328,7 @@ func TestSocketsHostileAnswers(t *testing.T) {
 			}
 			eventually(t, func() error { // the breaker says so once
 				_, err := s.Allocate(t.Context(), ofPod("x"), "main")
-				if !strings.Contains(err.Error(), "did not answer its last calls in time") {
+				if !strings.Contains(err.Error(), "failed in its last calls: each did not return in time") {
 					return err
 				}
 				return nil

@@ -3,14 +3,10 @@ package conformance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -29,24 +25,23 @@ var deviceHalf = []Check{
 	{"own variables", "OwnVariables gives names of variables",
 		"kubecri sets them in containers that get none of the plugin's devices", ownVariables},
 	{"watch", "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",
-		"until it comes the node has none of the plugin's resources",
-		with((*target).state, func(context.Context, *target, *pb.NodeState) error { return nil })},
+		"until it comes the node has none of the plugin's resources", func(t *target) { t.state() }},
 	{"watch again", "Watch sends the whole state when it was ended and is called again, and in two streams at once",
-		"hosts are restarted, and an old one may not have ended yet", watchAgain},
+		"hosts are restarted, and an old one may not have ended yet",
+		func(t *target) { same(t.state, atOnce(concurrent)) }},
 	{"allocate nothing", "Allocate gives nothing to a container that was assigned none of the plugin's devices",
 		"kubecri asks all plugins about a container that was assigned something", allocateNothing},
 	{"allocate again", "Allocate of an assigned device succeeds within 5 s, and gives the same the second time",
-		"the kubelet creates a container again after a failure or a restart",
-		with((*target).assignment, sameAllocation(once))},
+		"the kubelet creates a container again after a failure or a restart", sameAllocation(times(1))},
 	{"allocate at once", "64 calls of Allocate at once give all the same",
-		"the containers of several pods start at once", with((*target).assignment, sameAllocation(atOnce))},
+		"the containers of several pods start at once", sameAllocation(atOnce(concurrent))},
 	{"allocate unknown container",
 		"Allocate for a container that the pod does not have is an error, and the server goes on",
 		"a container without what it needs must not start",
 		refuses(&pb.DeviceAllocateRequest{Pod: pod(nil, nil), Container: "other"})},
 	{"allocate missing device",
 		"Allocate of a device that the node does not have is an error, and the server goes on",
-		"the device may have been taken out after the pod was bound", with((*target).assignment, allocateMissing)},
+		"the device may have been taken out after the pod was bound", allocateMissing},
 	{"allocate empty request", "Allocate with an empty request is an error, and the server goes on",
 		"a call that is not understood must not end the process, which other containers need",
 		refuses(&pb.DeviceAllocateRequest{})},
@@ -56,50 +51,69 @@ var deviceHalf = []Check{
 		"an error has the host connect again", held},
 }
 
-func ownVariables(ctx context.Context, t *target) error {
-	got, err := call(ctx, quick, t.device.OwnVariables, &pb.OwnVariablesRequest{})
-	if status.Code(err) == codes.Unimplemented {
-		return notImplemented
-	}
+func ownVariables(t *target) {
+	got := optional(try(t.ctx, quick, t.device.OwnVariables, &pb.OwnVariablesRequest{}))
 	for name := range got.GetVariables() {
 		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
-			return fmt.Errorf("%q is no name of a variable: %s", name, strings.Join(problems, "; "))
+			fail("%q is no name of a variable: %s", name, strings.Join(problems, "; "))
 		}
 	}
-	return err
 }
 
-func watchAgain(ctx context.Context, t *target) error {
-	_, err := same(func() (*pb.NodeState, error) { return t.state(ctx) }, atOnce)
-	return err
-}
-
-func allocateNothing(ctx context.Context, t *target) error {
-	got, err := t.allocate(ctx, map[string]string{"example.com/another-plugins": "example.com/another-plugins-0"})
-	if err == nil && proto.Size(got) > 0 {
-		err = fmt.Errorf("it gave %v", got)
+func allocateNothing(t *target) {
+	other := map[string]string{"example.com/another-plugins": "example.com/another-plugins-0"}
+	if got := call(t, slow, t.device.Allocate, allocation(other)); proto.Size(got) > 0 {
+		fail("it gave %v", got)
 	}
-	return err
+}
+
+// sameAllocation allocates once, and again as often as repeat does.
+func sameAllocation(repeat func(func())) func(*target) {
+	return func(t *target) {
+		assigned := t.assignment()
+		same(func() *pb.DeviceAllocateResponse {
+			got := call(t, slow, t.device.Allocate, allocation(assigned))
+			if proto.Size(got) == 0 {
+				fail("the container was assigned %v and gets nothing", slices.Sorted(maps.Keys(assigned)))
+			}
+			return got
+		}, repeat)
+	}
 }
 
 // refuses returns a check that Allocate refuses the request.
-func refuses(r *pb.DeviceAllocateRequest) func(context.Context, *target) error {
-	return func(ctx context.Context, t *target) error {
-		_, err := call(ctx, slow, t.device.Allocate, r)
-		return t.refused(ctx, err)
-	}
+func refuses(r *pb.DeviceAllocateRequest) func(*target) {
+	return func(t *target) { t.refused(try(t.ctx, slow, t.device.Allocate, r)) }
 }
 
-func allocateMissing(ctx context.Context, t *target, assigned map[string]string) error {
-	for request := range assigned {
-		assigned[request] = missing(request)
+// allocateMissing asks for resources named as others, resource/group/<kind>/<index>/<kind>/<index>/<leaf>,
+// of which each index is that of no device.
+func allocateMissing(t *target) {
+	missing := map[string]string{}
+	for request := range t.assignment() {
+		parts := strings.Split(request, "/")
+		for i := 3; i < len(parts)-1; i += 2 {
+			parts[i] = "999999"
+		}
+		missing[request] = strings.Join(parts, "/")
 	}
-	_, err := t.allocate(ctx, assigned)
-	return t.refused(ctx, err)
+	refuses(allocation(missing))(t)
 }
 
-func allocateCancelled(ctx context.Context, t *target) error {
-	return afterCancelled(ctx, func(ctx context.Context) error { _, err := t.allocate(ctx, nil); return err })
+func allocateCancelled(t *target) {
+	cancelled(t, t.device.Allocate, allocation(nil))
+	call(t, slow, t.device.Allocate, allocation(nil))
+}
+
+func held(t *target) {
+	ctx, cancel := context.WithTimeout(t.ctx, slow)
+	defer cancel()
+	stream := must(t.device.Held(ctx))
+	holder := &pb.Holder{Namespace: "default", Pod: "conformance", Uid: "1", Container: container}
+	err := errors.Join(stream.Send(&pb.HeldRequest{Holders: []*pb.Holder{holder}}),
+		stream.Send(&pb.HeldRequest{Released: []*pb.Holder{holder}}))
+	optional(stream.CloseAndRecv()) // which says why sending failed
+	ensure(err)
 }
 
 func pod(allocateFrom map[string]string, requests map[string]int64) *pb.PodInfo {
@@ -108,41 +122,38 @@ func pod(allocateFrom map[string]string, requests map[string]int64) *pb.PodInfo 
 			container: {KubeRequests: requests, Requests: requests, DevRequests: requests, AllocateFrom: allocateFrom}}}
 }
 
-// state returns the first state that Watch sends, if it is valid.
-func (t *target) state(ctx context.Context) (*pb.NodeState, error) {
-	ctx, cancel := context.WithTimeout(ctx, quick)
+func allocation(assigned map[string]string) *pb.DeviceAllocateRequest {
+	return &pb.DeviceAllocateRequest{Pod: pod(assigned, nil), Container: container}
+}
+
+// state returns the first state that Watch sends, which must be valid.
+func (t *target) state() *pb.NodeState {
+	ctx, cancel := context.WithTimeout(t.ctx, quick)
 	defer cancel()
-	stream, err := t.device.Watch(ctx, &pb.WatchRequest{})
+	s, err := must(t.device.Watch(ctx, &pb.WatchRequest{})).Recv()
 	if err != nil {
-		return nil, err
-	}
-	s, err := stream.Recv()
-	if err != nil {
-		return nil, fmt.Errorf("no state within %s: %w", quick, err)
+		fail("no state within %s: %w", quick, err)
 	}
 	for _, p := range [][2]map[string]int64{{s.GetCapacity(), s.GetAllocatable()},
 		{s.GetKubeCapacity(), s.GetKubeAllocatable()}} {
 		for name, n := range p[1] {
 			if n > p[0][name] {
-				return nil, fmt.Errorf("%d of %s are allocatable, and the capacity is %d", n, name, p[0][name])
+				fail("%d of %s are allocatable, and the capacity is %d", n, name, p[0][name])
 			}
 		}
 	}
-	_, err = nodeinfo.Check(s.Info())
-	return s, err
+	must(nodeinfo.Check(s.Info()))
+	return s
 }
 
-// assignment is what a container has that was assigned the first device of the node: each of the
-// device's resources, from itself.
-func (t *target) assignment(ctx context.Context) (map[string]string, error) {
-	state, err := t.state(ctx)
-	if err != nil {
-		return nil, err
-	}
+// findAssignment returns what a container has that was assigned the first device of the node: each of
+// the device's resources, from itself.
+func (t *target) findAssignment() map[string]string {
+	allocatable := t.state().GetAllocatable()
 	var device string
 	assigned := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(state.GetAllocatable())) {
-		if !strings.HasPrefix(name, types.DeviceGroupPrefix+"/") || state.GetAllocatable()[name] == 0 {
+	for _, name := range slices.Sorted(maps.Keys(allocatable)) {
+		if !strings.HasPrefix(name, types.DeviceGroupPrefix+"/") || allocatable[name] == 0 {
 			continue
 		}
 		if device == "" {
@@ -153,67 +164,8 @@ func (t *target) assignment(ctx context.Context) (map[string]string, error) {
 		}
 	}
 	if len(assigned) == 0 {
-		return nil, Skipped("the node has no resource named " + types.DeviceGroupPrefix + "/..., and what else " +
-			"the plugin's scheduler assigns is not known")
+		ensure(Skipped("the node has no resource named " + types.DeviceGroupPrefix + "/..., and what else " +
+			"the plugin's scheduler assigns is not known"))
 	}
-	return assigned, nil
-}
-
-// missing is a resource named as another, resource/group/<kind>/<index>/<kind>/<index>/<leaf>, of
-// which each index is that of no device.
-func missing(resource string) string {
-	parts := strings.Split(resource, "/")
-	for i := 3; i < len(parts)-1; i += 2 {
-		parts[i] = "999999"
-	}
-	return strings.Join(parts, "/")
-}
-
-func (t *target) allocate(ctx context.Context, assigned map[string]string) (*pb.DeviceAllocateResponse, error) {
-	r := &pb.DeviceAllocateRequest{Pod: pod(assigned, nil), Container: container}
-	return call(ctx, slow, t.device.Allocate, r)
-}
-
-// sameAllocation allocates once, and again as often as repeat does.
-func sameAllocation(repeat func(func() error) error) func(context.Context, *target, map[string]string) error {
-	return func(ctx context.Context, t *target, assigned map[string]string) error {
-		_, err := same(func() (*pb.DeviceAllocateResponse, error) {
-			got, err := t.allocate(ctx, assigned)
-			if err == nil && proto.Size(got) == 0 {
-				err = fmt.Errorf("the container was assigned %v and gets nothing", slices.Sorted(maps.Keys(assigned)))
-			}
-			return got, err
-		}, repeat)
-		return err
-	}
-}
-
-// afterCancelled makes a call after others that were cancelled before they were answered.
-func afterCancelled(ctx context.Context, f func(context.Context) error) error {
-	_ = atOnce(func() error {
-		short, cancel := context.WithTimeout(ctx, time.Millisecond)
-		defer cancel()
-		return f(short)
-	})
-	return f(ctx)
-}
-
-func held(ctx context.Context, t *target) error {
-	ctx, cancel := context.WithTimeout(ctx, slow)
-	defer cancel()
-	stream, err := t.device.Held(ctx)
-	if err != nil {
-		return err
-	}
-	holder := &pb.Holder{Namespace: "default", Pod: "conformance", Uid: "1", Container: container}
-	errs := []error{stream.Send(&pb.HeldRequest{Holders: []*pb.Holder{holder}}),
-		stream.Send(&pb.HeldRequest{Released: []*pb.Holder{holder}})}
-	_, err = stream.CloseAndRecv()
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return notImplemented
-	case err != nil:
-		return err // why sending failed, too
-	}
-	return errors.Join(errs...)
+	return assigned
 }

@@ -1,13 +1,14 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -20,57 +21,50 @@ var registered = Check{"registration", "GetInfo says name, half and v1alpha1, tw
 	"the host does not call a plugin of which it does not know these", register}
 
 var bothHalves = []Check{
-	{"status", "NotifyStatus is answered", "otherwise the plugin's log does not say why it was refused", notifyStatus},
+	{"status", "NotifyStatus is answered", "otherwise the plugin's log does not say why it was refused",
+		func(t *target) {
+			optional(try(t.ctx, quick, t.registration.NotifyStatus, &registration.Status{Version: pb.Version}))
+		}},
 	{"start twice", "Start succeeds, and again", "it is called first after each connection, and hosts are restarted",
-		startTwice},
+		func(t *target) { t.start(); t.start() }},
 }
 
 // register connects to the server if its registration is valid.
-func register(ctx context.Context, t *target) error {
-	conn, err := t.dial(t.socket)
-	if err != nil {
-		return err
-	}
-	t.registration = registration.NewRegistrationClient(conn)
-	wait, cancel := context.WithTimeout(ctx, connectTimeout)
+func register(t *target) {
+	t.registration = registration.NewRegistrationClient(t.dial(filepath.Base(t.socket)))
+	wait, cancel := context.WithTimeout(t.ctx, connectTimeout)
 	defer cancel()
-	info, err := t.registration.GetInfo(wait, &registration.GetInfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		return err
-	}
-	switch again, err := call(ctx, quick, t.registration.GetInfo, &registration.GetInfoRequest{}); {
-	case err != nil:
-		return fmt.Errorf("the second time: %w", err)
+	info := must(t.registration.GetInfo(wait, &registration.GetInfoRequest{}, grpc.WaitForReady(true)))
+	again := call(t, quick, t.registration.GetInfo, &registration.GetInfoRequest{})
+	switch {
 	case !proto.Equal(info, again):
-		return fmt.Errorf("it says %v, then %v", info, again)
+		fail("it says %v, then %v", info, again)
 	case info.GetHalf() != registration.Half_DEVICE && info.GetHalf() != registration.Half_SCHEDULER:
-		return fmt.Errorf("the half is %s: want DEVICE or SCHEDULER", info.GetHalf())
+		fail("the half is %s: want DEVICE or SCHEDULER", info.GetHalf())
 	case !slices.Contains(info.GetSupportedVersions(), pb.Version):
-		return fmt.Errorf("supported_versions are %q: want %q among them", info.GetSupportedVersions(), pb.Version)
+		fail("supported_versions are %q: want %q among them", info.GetSupportedVersions(), pb.Version)
 	}
-	if err := info.Check(); err != nil {
-		return err
-	}
-	if info.GetSocket() != "" {
-		if conn, err = t.dial(filepath.Join(filepath.Dir(t.socket), info.GetSocket())); err != nil {
-			return err
-		}
-	}
+	ensure(info.Check())
+	conn := t.dial(cmp.Or(info.GetSocket(), filepath.Base(t.socket)))
 	t.info, t.device, t.scheduler = info, pb.NewDeviceClient(conn), pb.NewDeviceSchedulerClient(conn)
-	return nil
 }
 
-func notifyStatus(ctx context.Context, t *target) error {
-	_, err := call(ctx, quick, t.registration.NotifyStatus, &registration.Status{Version: pb.Version})
-	if status.Code(err) == codes.Unimplemented {
-		return notImplemented
-	}
-	return err
+// dial connects to a socket of the plugin's folder.
+func (t *target) dial(name string) *grpc.ClientConn {
+	path := must(filepath.Abs(filepath.Join(filepath.Dir(t.socket), name)))
+	conn := must(grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials())))
+	t.conns = append(t.conns, conn)
+	return conn
 }
 
-func startTwice(ctx context.Context, t *target) error {
-	if err := t.start(ctx); err != nil {
-		return err
+// start calls the half's Start.
+func (t *target) start() {
+	if t.info.GetHalf() == registration.Half_SCHEDULER {
+		call(t, slow, t.scheduler.Start, &pb.SchedulerStartRequest{})
+		return
 	}
-	return t.start(ctx)
+	_, err := try(t.ctx, slow, t.device.Start, &pb.DeviceStartRequest{Node: node})
+	if status.Code(err) != codes.Unimplemented {
+		ensure(err)
+	}
 }

@@ -5,8 +5,8 @@ import "time"
 const (
 	// breakAfter is how many calls in a row run into their deadlines until the plugin is not called.
 	breakAfter = 3
-	// minPause and maxPause bound how long it is not called then. Each call that tries and runs into
-	// its deadline doubles the pause.
+	// minPause and maxPause bound how long it is not called then. Each call that tries doubles the
+	// pause that follows unless it is answered.
 	minPause, maxPause = time.Second, 30 * time.Second
 )
 
@@ -22,50 +22,36 @@ const (
 // breaker decides whether a server is called. The zero value lets calls through. It is a pure state
 // machine: its owner locks it, and gives it the time.
 type breaker struct {
-	late   int           // calls in a row
-	pause  time.Duration // 0 while calls are let through
-	until  time.Time     // when a call may try
-	trying bool          // a call does
-	tries  int           // calls that tried so far
+	late  int           // calls in a row
+	pause time.Duration // 0 while calls are let through
+	until time.Time     // when the next call may try
 }
 
-// open reports whether calls are not let through, but for one that tries once the pause is over.
+// open reports whether calls are not let through, but for one that tries after each pause.
 func (b *breaker) open() bool { return b.pause > 0 }
 
 // paused reports whether no call is let through.
-func (b *breaker) paused(now time.Time) bool { return b.open() && (b.trying || now.Before(b.until)) }
+func (b *breaker) paused(now time.Time) bool { return b.open() && now.Before(b.until) }
 
-// begin reports whether a call may be made. The number of a call that tries, which is to be given to
-// end, is above 0.
-func (b *breaker) begin(now time.Time) (try int, ok bool) {
-	switch {
-	case !b.open():
-		return 0, true
-	case b.paused(now):
-		return 0, false
+// begin takes that a call is made, and reports whether it tries. The next pause begins at its deadline.
+func (b *breaker) begin(now time.Time, timeout time.Duration) (tries bool) {
+	if b.open() {
+		b.pause = min(2*b.pause, maxPause)
+		b.until = now.Add(timeout + b.pause)
 	}
-	b.trying = true
-	b.tries++
-	return b.tries, true
+	return b.open()
 }
 
-// end takes how a call ended. One that tried in a pause that the answer of another has ended is one
-// like any other.
-func (b *breaker) end(now time.Time, try int, how outcome) {
-	tries := b.trying && try == b.tries
-	if tries {
-		b.trying = false
-	}
+// end takes how a call ended, and reports whether a pause has begun or ended with it.
+func (b *breaker) end(now time.Time, how outcome) (changed bool) {
+	before := b.open()
 	switch {
 	case how == answered:
-		*b = breaker{tries: b.tries}
+		*b = breaker{}
 	case how == late && !b.open():
 		if b.late++; b.late >= breakAfter {
-			b.pause = minPause
-			b.until = now.Add(b.pause)
+			b.pause, b.until = minPause, now.Add(minPause)
 		}
-	case how == late && tries:
-		b.pause = min(2*b.pause, maxPause)
-		b.until = now.Add(b.pause)
 	}
+	return b.open() != before
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -40,6 +39,9 @@ func TestCallErrors(t *testing.T) {
 		"of 100 MB": {allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
 			return &pb.DeviceAllocateResponse{DeviceNodes: []string{strings.Repeat("x", 100<<20)}}, nil
 		}, want: "ResourceExhausted: grpc: received message larger than max", code: codes.ResourceExhausted},
+		"of many mounts": {allocate: func(context.Context) (*pb.DeviceAllocateResponse, error) {
+			return &pb.DeviceAllocateResponse{Mounts: make([]*pb.Mount, 500_000)}, nil
+		}, want: "500000 messages are in it, of 32768 that may be", code: codes.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := run(t, setup{})
@@ -107,7 +109,7 @@ func TestPaused(t *testing.T) {
 	// The pause may be over already where the machine is busy: then a call tries, and the next pause is longer.
 	eventually(t, func() error {
 		_, err := ask(p, 20*time.Millisecond)
-		if err == nil || !strings.Contains(err.Error(), "did not answer its last calls in time") {
+		if err == nil || !strings.Contains(err.Error(), "failed in its last calls: each did not return in time") {
 			return fmt.Errorf("Call() = %v in a pause", err)
 		}
 		return nil
@@ -134,8 +136,8 @@ func TestCallersDeadline(t *testing.T) {
 	call := func(own, timeout time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), own)
 		defer cancel()
-		return p.Call(ctx, timeout, "Allocate", func(ctx context.Context, conn grpc.ClientConnInterface) error {
-			_, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
+		return p.Call(ctx, timeout, "Allocate", func(ctx context.Context, s *Server) error {
+			_, err := pb.NewDeviceClient(s).Allocate(ctx, &pb.DeviceAllocateRequest{})
 			return err
 		})
 	}

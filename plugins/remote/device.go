@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -33,7 +32,7 @@ const (
 type DevicesConfig struct {
 	// Folder and Policies are as in Config.
 	Folder   string
-	Policies Policies
+	Policies map[string]string
 	Node     string
 	Timeout  time.Duration // of a call
 	// Added is called once for each plugin. What it returns is called whenever the plugin has
@@ -62,7 +61,7 @@ func NewDevices(config DevicesConfig) (*Devices, error) {
 	var err error
 	d.Sockets, err = New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
 		Added: func(p *Plugin) Handler {
-			one := &Device{Plugin: p, of: d, said: map[grpc.ClientConnInterface]*said{}}
+			one := &Device{Plugin: p, of: d}
 			one.wake = config.Added(one)
 			return one
 		}})
@@ -75,13 +74,9 @@ type Device struct {
 	*Plugin
 	of   *Devices
 	wake func()
-
-	mu   sync.Mutex
-	said map[grpc.ClientConnInterface]*said // by each connection
-	last *said
 }
 
-// said is what a server says of the node.
+// said is what a server says of the node: its State.
 type said struct {
 	node atomic.Pointer[types.NodeInfo] // as it is now
 	own  map[string]string
@@ -103,20 +98,18 @@ func (d *Device) Start() error { return d.Away() }
 
 // UpdateNodeInfo writes what the plugin said last.
 func (d *Device) UpdateNodeInfo(info *types.NodeInfo) error {
-	if err := d.failing(); err != nil {
+	if err := d.Failing(); err != nil {
 		return err
 	}
-	if s := d.current(); s != nil {
-		name := info.Name
-		*info = *s.node.Load().Clone()
-		info.Name = name
-	}
+	name := info.Name
+	*info = *d.said().node.Load().Clone()
+	info.Name = name
 	return nil
 }
 
 // OwnVariables returns what the plugin said when it was connected.
 func (d *Device) OwnVariables() map[string]string {
-	if s := d.current(); s != nil {
+	if s := d.said(); s != nil {
 		return s.own
 	}
 	return nil
@@ -131,9 +124,9 @@ func (d *Device) Allocate(*types.PodInfo, *types.ContainerInfo) ([]device.Mount,
 func (d *Device) AllocateContainer(ctx context.Context, pod *types.PodInfo, container string) (
 	mounts []device.Mount, devices []string, env map[string]string, err error) {
 	var answer *v1alpha1.DeviceAllocateResponse
-	call := func(ctx context.Context, conn grpc.ClientConnInterface) (err error) {
+	call := func(ctx context.Context, s *Server) (err error) {
 		request := &v1alpha1.DeviceAllocateRequest{Pod: v1alpha1.PodInfoOf(pod), Container: container}
-		answer, err = v1alpha1.NewDeviceClient(conn).Allocate(ctx, request)
+		answer, err = v1alpha1.NewDeviceClient(s).Allocate(ctx, request)
 		return err
 	}
 	if err := d.Call(ctx, d.of.config.Timeout, "Allocate", call); err != nil {
@@ -146,43 +139,27 @@ func (d *Device) AllocateContainer(ctx context.Context, pod *types.PodInfo, cont
 	return mounts, append(answer.GetDeviceNodes(), answer.GetCdiDevices()...), answer.GetEnv(), nil
 }
 
-// failing says why the plugin cannot be called, or why it is not called for a while.
-func (d *Device) failing() error {
-	d.Plugin.mu.Lock()
-	defer d.Plugin.mu.Unlock()
-	if s := d.Plugin.current(); s == nil {
-		return d.away()
-	} else if s.breaker.open() {
-		return fmt.Errorf("plugin %q failed in its last calls: each %w; it is called again after a while",
-			d.name, contain.ErrTimeout)
-	}
-	return nil
-}
-
-// current returns what the server that is called has said; while there is none, what the last one
-// had. Nil for nothing yet.
-func (d *Device) current() *said {
-	d.Plugin.mu.Lock()
-	s := d.Plugin.current()
-	d.Plugin.mu.Unlock()
+// said returns what the server that is called has said; while there is none, what the last one had.
+// Nil for nothing yet.
+func (d *Device) said() *said {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s != nil && d.said[s.conn] != nil {
-		d.last = d.said[s.conn]
+	if d.last == nil {
+		return nil
 	}
-	return d.last
+	return d.last.State.(*said)
 }
 
 // Changed implements Handler.
 func (d *Device) Changed() { d.wake() }
 
 // Connect implements Handler: it starts the server, and follows what it says of the node until ctx ends.
-func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 	var holding sync.WaitGroup
 	defer holding.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	client := v1alpha1.NewDeviceClient(conn)
+	client := v1alpha1.NewDeviceClient(s)
 	starting, stop := context.WithTimeout(ctx, d.of.config.Timeout)
 	defer stop()
 	_, err := client.Start(starting, &v1alpha1.DeviceStartRequest{Node: d.of.config.Node})
@@ -200,21 +177,18 @@ func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 	silent := time.AfterFunc(d.of.config.Timeout, func() {
 		cancel(fmt.Errorf("it %w: its first message, which may be empty", contain.ErrTimeout))
 	})
-	defer d.forget(conn)
 	says := &said{own: own.GetVariables()}
-	for first := true; ; first = false {
+	for {
 		state, err := stream.Recv()
 		if err != nil {
 			return &callError{d.name, "Watch", cmp.Or(context.Cause(ctx), err)}
 		}
 		silent.Stop()
 		says.node.Store(state.Info())
-		if first {
-			d.mu.Lock()
-			d.said[conn] = says
-			d.mu.Unlock()
+		if s.State == nil {
+			s.State = says
 			ready()
-			holding.Go(func() { d.hold(ctx, conn, says) })
+			holding.Go(func() { d.hold(ctx, s, says) })
 		}
 		d.wake()
 		d.of.HoldersChanged() // they are those of what the plugin says that the node has
@@ -223,11 +197,4 @@ func (d *Device) Connect(ctx context.Context, conn grpc.ClientConnInterface, rea
 		case <-time.After(streamPause):
 		}
 	}
-}
-
-func (d *Device) forget(conn grpc.ClientConnInterface) {
-	d.current() // what it said last stays
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.said, conn)
 }

@@ -14,11 +14,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 )
 
 const (
 	// MaxMessageBytes is how long a message from a plugin may be: thousands of devices, or the verdicts
-	// on 64 nodes with 16 KiB each. Empty verdicts, of two bytes each, take 50 MiB once they are decoded.
+	// on 64 nodes with 16 KiB each. See also maxParts.
 	MaxMessageBytes = 1 << 20
 	// maxInfoBytes is the same for what a plugin says of itself.
 	maxInfoBytes = 64 << 10
@@ -99,7 +100,8 @@ func client(ctx context.Context, peer net.Conn) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithAuthority("localhost"), // a path would be none, and some servers check it
 		grpc.WithIdleTimeout(0),         // a plugin that is not called stays connected
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes),
+			grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})),
 		grpc.WithInitialWindowSize(windowBytes),
 		grpc.WithInitialConnWindowSize(windowBytes),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes))

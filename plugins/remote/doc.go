@@ -2,12 +2,11 @@
 // unix sockets: package types/plugin/registration says what they are, types/plugin/v1alpha1 what is
 // called. kubecri and the scheduler have one Sockets each.
 //
-//   - sockets.go: the folder of sockets
+//   - sockets.go: the folder of sockets, and the policies of --plugin-policy
 //   - server.go: one socket: its registration, its connection, when it is connected again
 //   - plugin.go: a plugin by its name, whatever servers it has; calls
-//   - dial.go: the connection, its bounds, and who listens at its other end
+//   - dial.go: the connection, its bounds, and who listens at its other end; codec.go: one of these
 //   - breaker.go: when a plugin is not called for a while
-//   - policy.go: --plugin-policy
 //   - device.go: the node's half; held.go: which containers hold its devices
 //   - scheduler.go: the scheduler's half, for package host; nodes.go: its copy of the nodes
 package remote

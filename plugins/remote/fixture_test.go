@@ -47,7 +47,7 @@ func tempFolder(t *testing.T) string {
 }
 
 // hold connects, and is ready at once.
-func hold(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
+func hold(ctx context.Context, _ *Plugin, _ *Server, ready func()) error {
 	ready()
 	<-ctx.Done()
 	return ctx.Err()
@@ -57,9 +57,9 @@ func hold(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func
 type setup struct {
 	folder   string
 	half     registration.Half
-	policies Policies
+	policies map[string]string
 	added    func(*Plugin)
-	connect  func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error
+	connect  func(ctx context.Context, p *Plugin, s *Server, ready func()) error
 	changed  func(*Plugin)
 }
 
@@ -85,11 +85,11 @@ type handler struct {
 	plugin *Plugin
 }
 
-func (h *handler) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+func (h *handler) Connect(ctx context.Context, s *Server, ready func()) error {
 	if h.connect == nil {
-		return hold(ctx, h.plugin, conn, ready)
+		return hold(ctx, h.plugin, s, ready)
 	}
-	return h.connect(ctx, h.plugin, conn, ready)
+	return h.connect(ctx, h.plugin, s, ready)
 }
 
 func (h *handler) Changed() {
@@ -205,8 +205,8 @@ func listen(t *testing.T, s *Sockets, name string) net.Listener {
 
 // ask calls the plugin's Allocate, and returns the mark in its answer.
 func ask(p *Plugin, timeout time.Duration) (mark string, err error) {
-	allocate := func(ctx context.Context, conn grpc.ClientConnInterface) error {
-		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
+	allocate := func(ctx context.Context, s *Server) error {
+		answer, err := pb.NewDeviceClient(s).Allocate(ctx, &pb.DeviceAllocateRequest{})
 		if len(answer.GetDeviceNodes()) > 0 {
 			mark = answer.GetDeviceNodes()[0]
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -85,9 +84,9 @@ func (d *Devices) holdersMoved() <-chan struct{} {
 
 // hold sends to the server which containers hold its devices until ctx ends. A server that does not
 // read waits for itself alone.
-func (d *Device) hold(ctx context.Context, conn grpc.ClientConnInterface, says *said) {
+func (d *Device) hold(ctx context.Context, s *Server, says *said) {
 	logger := klog.FromContext(ctx)
-	stream, err := v1alpha1.NewDeviceClient(conn).Held(ctx)
+	stream, err := v1alpha1.NewDeviceClient(s).Held(ctx)
 	var sent holders // nil for nothing yet
 	for err == nil {
 		moved := d.of.holdersMoved()

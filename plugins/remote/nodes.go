@@ -32,13 +32,14 @@ type session struct {
 
 	mu sync.Mutex
 	// waiting are nodes that have changed since they were sent: one entry a node. sending are those of
-	// the message that the plugin has not applied yet, and has those that it has as they are here.
+	// the message that the plugin has not applied yet, nil for none, and has those that it has as they
+	// are here.
 	waiting, sending, has map[string]*host.Node
-	// asking counts, by name, the Fits in flight that name the node: the plugin must not get it as it
-	// is now before it has answered.
-	asking            map[string]int
-	revision, applied int64
-	synced            bool
+	// asking counts the Fits in flight: the plugin must not get a node as it is now before it has
+	// answered about it as it was.
+	asking   int
+	revision int64 // that was sent
+	synced   bool
 }
 
 // SetNode implements host.Remote.
@@ -48,36 +49,37 @@ func (s *Scheduler) SetNode(n *host.Node) {
 	if s.nodes[n.Name()] = n; !n.Known() {
 		delete(s.nodes, n.Name())
 	}
-	for _, session := range s.sessions {
+	for session := range s.sessions {
 		session.set(n)
 	}
 }
 
 // sendNodes sends the nodes, and what changes, until the connection or the stream ends.
-func (s *Scheduler) sendNodes(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+func (s *Scheduler) sendNodes(ctx context.Context, server *Server, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := pb.NewDeviceSchedulerClient(conn).Nodes(ctx)
+	stream, err := pb.NewDeviceSchedulerClient(server).Nodes(ctx)
 	if err != nil {
 		return &callError{s.plugin.name, "Nodes", err}
 	}
-	session := s.begin(conn)
+	session := s.begin()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.sessions, conn)
+		delete(s.sessions, session)
 	}()
+	server.State = session
 	ready()
 	return &callError{s.plugin.name, "Nodes", session.run(ctx, stream)}
 }
 
 // begin makes a session in which all nodes are waiting.
-func (s *Scheduler) begin(conn grpc.ClientConnInterface) *session {
+func (s *Scheduler) begin() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session := &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: maps.Clone(s.nodes),
-		has: map[string]*host.Node{}, asking: map[string]int{}}
-	s.sessions[conn] = session
+		has: map[string]*host.Node{}}
+	s.sessions[session] = true
 	return session
 }
 
@@ -130,15 +132,12 @@ func (s *session) run(ctx context.Context, stream grpc.BidiStreamingClient[pb.No
 func (s *session) next() *pb.NodesRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.applied < s.revision {
+	if s.sending != nil || s.asking > 0 {
 		return nil
 	}
 	m := &pb.NodesRequest{Session: s.id, Revision: s.revision + 1}
 	sending, bytes := map[string]*host.Node{}, 0
 	for name, n := range s.waiting {
-		if s.asking[name] > 0 {
-			continue
-		}
 		if bytes >= maxRequestBytes || len(m.Nodes)+len(m.Removed) == maxNodes {
 			break
 		}
@@ -155,7 +154,7 @@ func (s *session) next() *pb.NodesRequest {
 	}
 	s.synced = s.synced || len(s.waiting) == 0
 	if len(m.Nodes)+len(m.Removed) == 0 && s.revision > 0 {
-		return nil // those that wait are asked about; the first message may be empty
+		return nil // the first message may be empty
 	}
 	m.Synced = s.synced
 	s.revision, s.sending = m.Revision, sending
@@ -166,38 +165,31 @@ func (s *session) next() *pb.NodesRequest {
 func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if revision != s.revision || s.applied == s.revision {
-		return fmt.Errorf("%w: it has applied message %d, after message %d, of %d that were sent",
-			contain.ErrInvalid, revision, s.applied, s.revision)
+	if revision != s.revision || s.sending == nil {
+		return fmt.Errorf("%w: it has applied message %d, of %d that were sent", contain.ErrInvalid, revision, s.revision)
 	}
-	s.applied = revision
 	maps.Copy(s.has, s.sending)
+	s.sending = nil
 	s.poke()
 	return nil
 }
 
 // name reports for each node whether the plugin has it as it is, so that its name is enough. Until
-// done is called, the plugin keeps those.
-func (s *session) name(nodes []*host.Node) (named []bool, done func()) {
+// answered is called, the plugin keeps those.
+func (s *session) name(nodes []*host.Node) (named []bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asking++
 	named = make([]bool, len(nodes))
 	for i, n := range nodes {
-		if named[i] = s.has[n.Name()] == n; named[i] {
-			s.asking[n.Name()]++
-		}
+		named[i] = s.has[n.Name()] == n
 	}
-	return named, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for i, n := range nodes {
-			if !named[i] {
-				continue
-			}
-			if s.asking[n.Name()]--; s.asking[n.Name()] == 0 {
-				delete(s.asking, n.Name())
-			}
-		}
-		s.poke()
-	}
+	return named
+}
+
+func (s *session) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking--
+	s.poke()
 }

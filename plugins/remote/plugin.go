@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,9 @@ var ErrAway = errors.New("is away")
 // errEnded is why a server takes no calls.
 var errEnded = errors.New("its server ended, or closed the connection")
 
+// errLate is why a server gets no calls for a while.
+var errLate = fmt.Errorf("each %w; it is called again after a while", contain.ErrTimeout)
+
 // errReplaced ends the connection to a server that a newer one has replaced.
 var errReplaced = errors.New("a newer server of the plugin has replaced it")
 
@@ -37,28 +39,32 @@ const (
 // go. It is safe for concurrent use.
 type Plugin struct {
 	name    string
-	policy  Policy
+	policy  string
 	folder  string
 	handler Handler
 
 	mu sync.Mutex
-	// servers are those that are ready, in the order of their sockets. The last one is called; the
-	// others have calls in flight.
-	servers []*server
-	since   time.Time // when the last one went away; when the plugin was first seen
-	reason  error     // why there is none
+	// called is the newest server that is ready, nil for none; last is the same, or was it last.
+	called, last *Server
+	since        time.Time // when the last one went away; when the plugin was first seen
+	reason       error     // why there is none
 }
 
-// server is a connection to a plugin on which Connect runs.
-type server struct {
-	conn  *grpc.ClientConn
+// Server is a connection to a plugin's server, on which Connect runs.
+type Server struct {
+	*grpc.ClientConn
+	// State is the Handler's: it sets it before the server is ready.
+	State any
+
 	order int // of its socket: the newest has the highest
-	// end ends Connect.
+	// running is Connect's context, which end ends.
+	running context.Context
 	end     context.CancelCauseFunc
+	calls   sync.WaitGroup // in flight
+
+	// These are locked by its Plugin.
 	breaker breaker
-	calls   int           // in flight
-	gone    bool          // takes no calls any more
-	left    chan struct{} // is closed then
+	dropped bool // it gets no calls any more
 }
 
 // Name returns the plugin's name.
@@ -69,14 +75,10 @@ func (p *Plugin) Required() bool { return p.policy != Ignore }
 
 // Away returns nil while a server of the plugin is ready; otherwise why none is, since when, and
 // what to do.
-func (p *Plugin) Away() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.away()
-}
+func (p *Plugin) Away() error { return p.locked(p.away) }
 
 func (p *Plugin) away() error {
-	if len(p.servers) > 0 {
+	if p.called != nil {
 		return nil
 	}
 	reason, remedy := "no socket in "+p.folder+" is its", "start it"
@@ -90,24 +92,31 @@ func (p *Plugin) away() error {
 		remedy)
 }
 
-// Unavailable returns nil while calls reach the plugin; otherwise that it is away, or that its last
-// calls ran into their deadlines, and until when it is not called.
-func (p *Plugin) Unavailable() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.current()
-	switch {
-	case s == nil:
-		return p.away()
-	case s.breaker.paused(time.Now()):
-		return p.paused(s)
+// Failing returns nil while the plugin answers; otherwise that it is away, or that its last calls ran
+// into their deadlines.
+func (p *Plugin) Failing() error { return p.locked(p.failing) }
+
+func (p *Plugin) failing() error {
+	if s := p.called; s != nil && s.breaker.open() {
+		return &callError{p.name, "its last calls", errLate}
 	}
-	return nil
+	return p.away()
 }
 
-func (p *Plugin) paused(s *server) error {
-	return fmt.Errorf("plugin %q did not answer its last calls in time, and is called again at %s",
-		p.name, s.breaker.until.UTC().Format(time.RFC3339))
+// Unavailable is Failing while no call reaches the plugin: not when one is to try whether it answers.
+func (p *Plugin) Unavailable() error { return p.locked(p.unavailable) }
+
+func (p *Plugin) unavailable() error {
+	if s := p.called; s != nil && !s.breaker.paused(time.Now()) {
+		return nil
+	}
+	return p.failing()
+}
+
+func (p *Plugin) locked(f func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f()
 }
 
 // Call has f call the plugin's server. f's context ends after the timeout. An error of f's is one of
@@ -115,19 +124,19 @@ func (p *Plugin) paused(s *server) error {
 // it was contain.ErrTimeout or ErrAway. After some calls that ran into the timeout the next ones
 // fail at once for a while.
 func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
-	f func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
-	s, try, err := p.begin()
+	f func(ctx context.Context, s *Server) error) error {
+	s, err := p.begin(timeout)
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err = f(limited, s.conn)
+	err = f(limited, s)
 	how := answered
 	switch {
 	case err == nil:
-	case s.conn.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
+	case s.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
 		how, err = cut, errEnded
 	case limited.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // which the server may see first
 	case !errors.Is(limited.Err(), context.Canceled) && time.Since(begun) >= timeout/2:
@@ -135,119 +144,107 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	default: // the caller gave up, or its own deadline came much sooner
 		how = cut
 	}
-	p.end(s, try, how)
+	p.end(s, how)
 	if err == nil {
 		return nil
 	}
 	return &callError{p.name, method, err}
 }
 
-// begin counts a call of the current server.
-func (p *Plugin) begin() (s *server, try int, err error) {
+// begin counts a call of the server that is called.
+func (p *Plugin) begin(timeout time.Duration) (*Server, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s = p.current(); s == nil {
-		return nil, 0, p.away()
+	if err := p.unavailable(); err != nil {
+		return nil, err
 	}
-	try, ok := s.breaker.begin(time.Now())
-	if !ok {
-		return nil, 0, p.paused(s)
+	s := p.called
+	if s.breaker.begin(time.Now(), timeout) {
+		p.changeAfterPause(s)
 	}
-	s.calls++
-	return s, try, nil
+	s.calls.Add(1)
+	return s, nil
 }
 
 // end ends a call that begin has counted.
-func (p *Plugin) end(s *server, try int, how outcome) {
+func (p *Plugin) end(s *Server, how outcome) {
 	p.mu.Lock()
-	s.calls--
-	was := s.breaker.pause
-	s.breaker.end(time.Now(), try, how)
-	pause := s.breaker.pause
-	p.settle(s)
+	changed := s.breaker.end(time.Now(), how)
+	if changed && s.breaker.open() {
+		p.changeAfterPause(s)
+	}
 	p.mu.Unlock()
-	if try > 0 || pause != was {
+	s.calls.Done()
+	if changed {
 		p.handler.Changed()
 	}
-	if pause != was && pause > 0 {
-		time.AfterFunc(pause, p.handler.Changed) // a call may try
-	}
 }
 
-func (p *Plugin) current() *server {
-	if len(p.servers) == 0 {
-		return nil
-	}
-	return p.servers[len(p.servers)-1]
+// changeAfterPause calls Changed when a call may try again.
+func (p *Plugin) changeAfterPause(s *Server) {
+	time.AfterFunc(time.Until(s.breaker.until), p.handler.Changed)
 }
 
-// settle ends a server that has no calls and gets none.
-func (p *Plugin) settle(s *server) {
-	switch current := p.current(); {
-	case s.calls > 0:
-	case s.gone:
-		s.end(context.Canceled)
-	case s != current:
-		s.end(errReplaced)
-	}
-}
-
-// ready adds a server.
-func (p *Plugin) ready(s *server) {
+// ready has the server called from now on, unless a newer one is.
+func (p *Plugin) ready(s *Server) {
 	p.mu.Lock()
-	if s.gone {
-		p.mu.Unlock()
-		return
-	}
-	p.servers = append(p.servers, s)
-	slices.SortFunc(p.servers, func(a, b *server) int { return a.order - b.order })
-	for _, other := range p.servers {
-		p.settle(other)
+	replaced := p.called
+	switch {
+	case s.dropped:
+		replaced = nil
+	case replaced != nil && replaced.order > s.order:
+		replaced = s
+	default:
+		p.called, p.last = s, s
 	}
 	p.mu.Unlock()
+	if replaced != nil {
+		p.drop(replaced, errReplaced)
+	}
 	p.handler.Changed()
 }
 
-// leave takes a server out, for the reason. It ends once its calls have.
-func (p *Plugin) leave(s *server, reason error) {
+// drop gives the server no more calls, for the reason, and has it end once none is in flight.
+func (p *Plugin) drop(s *Server, reason error) {
 	p.mu.Lock()
-	if !s.gone {
-		s.gone = true
-		close(s.left)
+	first, called := !s.dropped, p.called == s
+	s.dropped = true
+	if called {
+		p.called, p.since = nil, time.Now()
 	}
-	i := slices.Index(p.servers, s)
-	if i >= 0 {
-		p.servers = slices.Delete(p.servers, i, i+1)
-	}
-	if len(p.servers) == 0 {
-		p.reason = reason
-		if i >= 0 {
-			p.since = time.Now()
-		}
-	}
-	p.settle(s)
 	p.mu.Unlock()
-	if i >= 0 {
+	if !first {
+		return
+	}
+	p.unreachable(reason)
+	go func() {
+		s.calls.Wait()
+		s.end(reason)
+	}()
+	if called {
 		p.handler.Changed()
 	}
 }
 
-// unreachable takes why no server could be connected.
+// unreachable takes why no server could be connected, or why one went away.
 func (p *Plugin) unreachable(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.servers) == 0 {
+	if p.called == nil {
 		p.reason = reason
 	}
 }
 
 // newer returns nil unless a server of a newer socket is called; then a channel that is closed when
-// that one takes no calls any more.
+// that one has ended. There is none of a plugin that is nil, since it is not known yet.
 func (p *Plugin) newer(order int) <-chan struct{} {
+	if p == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.current(); s != nil && s.order > order {
-		return s.left
+	if s := p.called; s != nil && s.order > order {
+		return s.running.Done()
 	}
 	return nil
 }

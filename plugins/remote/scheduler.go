@@ -1,15 +1,14 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
@@ -29,11 +28,12 @@ type Scheduler struct {
 	plugin  *Plugin
 	timeout time.Duration // of a Fit and of an Allocate
 
-	mu       sync.RWMutex
-	patterns patterns // nil until it has started once; what it said then holds until it says something else
-	group    bool
+	// said is nil until it has started once; what it said then holds until it says something else.
+	said atomic.Pointer[pb.SchedulerStartResponse]
+
+	mu       sync.Mutex
 	nodes    map[string]*host.Node
-	sessions map[grpc.ClientConnInterface]*session
+	sessions map[*session]bool
 }
 
 var _ host.Remote = (*Scheduler)(nil)
@@ -42,59 +42,49 @@ var _ host.Remote = (*Scheduler)(nil)
 // there is an error. Each of its calls may take as long as the timeout.
 func NewScheduler(h *host.Host, p *Plugin, timeout time.Duration) (*Scheduler, error) {
 	s := &Scheduler{host: h, plugin: p, timeout: timeout,
-		nodes: map[string]*host.Node{}, sessions: map[grpc.ClientConnInterface]*session{}}
+		nodes: map[string]*host.Node{}, sessions: map[*session]bool{}}
 	return s, h.Put(s)
 }
 
 // Connect implements Handler. It puts the plugin into the host again when the resources that the plugin
 // answers for have changed, or whether it uses the group scheduler.
-func (s *Scheduler) Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error {
+func (s *Scheduler) Connect(ctx context.Context, server *Server, ready func()) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	said, err := pb.NewDeviceSchedulerClient(conn).Start(starting, &pb.SchedulerStartRequest{})
+	said, err := pb.NewDeviceSchedulerClient(server).Start(starting, &pb.SchedulerStartRequest{})
 	if err == nil {
 		err = said.Check()
 	}
 	if err != nil {
 		return &callError{s.plugin.name, "Start", err}
 	}
-	if s.start(said) {
+	if s.plugin.newer(server.order) != nil { // what that one says holds
+		return errReplaced
+	}
+	if before := s.said.Swap(said); !proto.Equal(before, said) {
 		if err := s.host.Put(s); err != nil {
-			s.start(nil) // the next connection puts it again
+			s.said.Store(nil) // the next connection puts it again
 			return err
 		}
 	}
-	return s.sendNodes(ctx, conn, ready)
-}
-
-// start takes what the plugin says of itself, and reports whether that is new.
-func (s *Scheduler) start(said *pb.SchedulerStartResponse) (changed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	resources := slices.Sorted(slices.Values(said.GetResources()))
-	changed = !slices.Equal(s.patterns, resources) || s.group != said.GetUsesGroupScheduler()
-	s.patterns, s.group = resources, said.GetUsesGroupScheduler()
-	return changed
+	return s.sendNodes(ctx, server, ready)
 }
 
 // GetName implements devicescheduler.DeviceScheduler.
 func (s *Scheduler) GetName() string { return s.plugin.name }
 
 // UsingGroupScheduler is what the plugin said last.
-func (s *Scheduler) UsingGroupScheduler() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.group
-}
+func (s *Scheduler) UsingGroupScheduler() bool { return s.said.Load().GetUsesGroupScheduler() }
+
+// resources are those that the plugin answers for.
+func (s *Scheduler) resources() patterns { return s.said.Load().GetResources() }
 
 // Concerns implements host.Remote. A plugin that was never there may concern every pod if it is required,
 // and none if it is not. Pods that request what it has said it gives out wait for either while it is
 // away: nobody else would give it to them.
 func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
-	s.mu.RLock()
-	started, requested := s.patterns != nil, s.patterns.requested(pod)
-	s.mu.RUnlock()
-	if started && !requested {
+	started := s.said.Load() != nil
+	if started && !s.resources().requested(pod) {
 		return false, nil
 	}
 	err := s.plugin.Unavailable()
@@ -105,11 +95,7 @@ func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 }
 
 // Recognizes implements host.Remote.
-func (s *Scheduler) Recognizes(name types.ResourceName) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.patterns.match(name)
-}
+func (s *Scheduler) Recognizes(name types.ResourceName) bool { return s.resources().match(name) }
 
 // AddNode does nothing: see SetNode.
 func (*Scheduler) AddNode(string, *types.NodeInfo) {}
@@ -120,22 +106,16 @@ func (*Scheduler) RemoveNode(string) {}
 // TakePodResources counts what the pod was given of the plugin's resources, unless the group
 // scheduler counts it.
 func (s *Scheduler) TakePodResources(node *types.NodeInfo, pod *types.PodInfo) error {
-	resource.Take(node.Used, s.holds(pod))
+	resource.Take(node.Used, s.resources().holds(pod))
 	return nil
 }
 
 // ReturnPodResources undoes TakePodResources.
 func (s *Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo) error {
-	if err := resource.Return(node.Used, s.holds(pod)); err != nil {
+	if err := resource.Return(node.Used, s.resources().holds(pod)); err != nil {
 		return fmt.Errorf("pod %s returns more than is used: %w", pod.Name, err)
 	}
 	return nil
-}
-
-func (s *Scheduler) holds(pod *types.PodInfo) types.ResourceList {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.patterns.holds(pod)
 }
 
 // Fit implements host.Remote. Nodes that the plugin has are named, others are sent whole.
@@ -143,8 +123,8 @@ func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict,
 	message := pb.PodInfoOf(pod)
 	message.NodeName = ""
 	verdicts := make([]host.Verdict, 0, len(nodes))
-	call := func(ctx context.Context, conn grpc.ClientConnInterface) error {
-		got, err := s.fit(ctx, conn, pod, message, nodes[len(verdicts):])
+	call := func(ctx context.Context, server *Server) error {
+		got, err := s.fit(ctx, server, pod, message, nodes[len(verdicts):])
 		verdicts = append(verdicts, got...)
 		return err
 	}
@@ -158,11 +138,11 @@ func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict,
 }
 
 // fit asks one server, about as many of the nodes as a message takes, at least one.
-func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod *types.PodInfo, message *pb.PodInfo,
+func (s *Scheduler) fit(ctx context.Context, server *Server, pod *types.PodInfo, message *pb.PodInfo,
 	nodes []*host.Node) ([]host.Verdict, error) {
-	session := s.session(conn)
-	named, done := session.name(nodes)
-	defer done()
+	session := server.State.(*session)
+	named := session.name(nodes)
+	defer session.answered()
 	request := &pb.FitRequest{Pod: message}
 	var byName, whole []int // the nodes' indices, in the order of the request
 	bytes := 0
@@ -181,7 +161,7 @@ func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod 
 		bytes += proto.Size(info)
 	}
 	asked := slices.Concat(byName, whole)
-	answer, err := pb.NewDeviceSchedulerClient(conn).Fit(ctx, request)
+	answer, err := pb.NewDeviceSchedulerClient(server).Fit(ctx, request)
 	if err == nil {
 		err = answer.Check(len(asked))
 	}
@@ -195,13 +175,6 @@ func (s *Scheduler) fit(ctx context.Context, conn grpc.ClientConnInterface, pod 
 		}
 	}
 	return verdicts, nil
-}
-
-// session returns the connection's; one that has no nodes if it has ended.
-func (s *Scheduler) session(conn grpc.ClientConnInterface) *session {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return cmp.Or(s.sessions[conn], &session{})
 }
 
 // verdict is what the plugin says of a node.
@@ -232,8 +205,8 @@ func (*Scheduler) PodFitsDevice(*types.NodeInfo, *types.PodInfo, bool) (
 // PodAllocate implements devicescheduler.DeviceScheduler.
 func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error {
 	request := &pb.AllocateRequest{Pod: pb.PodInfoOf(pod), Node: pb.NodeInfoOf(node)}
-	call := func(ctx context.Context, conn grpc.ClientConnInterface) error {
-		answer, err := pb.NewDeviceSchedulerClient(conn).Allocate(ctx, request)
+	call := func(ctx context.Context, server *Server) error {
+		answer, err := pb.NewDeviceSchedulerClient(server).Allocate(ctx, request)
 		if err != nil {
 			return err
 		}
@@ -248,13 +221,9 @@ func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error 
 
 // changed returns the pod with the plugin's changes.
 func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.PodInfo, error) {
-	if err := changes.Check(pod); err != nil {
-		return nil, err
-	}
-	got := pod.Clone()
-	changes.Apply(got)
-	if s.UsingGroupScheduler() {
-		return got, nil
+	got, err := changes.ChangeIn(pod)
+	if err != nil || s.UsingGroupScheduler() {
+		return got, err
 	}
 	for name, c := range got.Containers() {
 		before := pod.GetContainerInPod(name).AllocateFrom

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
@@ -97,7 +95,7 @@ func TestUnapplied(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, session := range r.scheduler(r.plugin).sessions {
+	for session := range r.scheduler(r.plugin).sessions {
 		session.mu.Lock()
 		if session.revision != 1 || len(session.waiting) > maxNodes {
 			t.Errorf("message %d was sent, %d nodes wait", session.revision, len(session.waiting))
@@ -178,7 +176,7 @@ func TestLies(t *testing.T) {
 // A plugin that applies what it was not sent is not called.
 func TestLiesAboutNodes(t *testing.T) {
 	r := newRig(t, nil)
-	r.start(&half{revision: 1 << 40})
+	r.start(&half{revision: 1 << 40}, "gadget.sock")
 	eventually(t, func() error {
 		away := r.sockets.Away()
 		if away != nil && strings.Contains(away.Error(), "invalid result: it has applied message") {
@@ -206,11 +204,11 @@ func TestNameTaken(t *testing.T) {
 	tries := make(chan struct{}, 100)
 	r := &rig{T: t, sockets: run(t, setup{half: registration.Half_SCHEDULER,
 		added: func(p *Plugin) { second, _ = NewScheduler(h, p, deadline) },
-		connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+		connect: func(ctx context.Context, _ *Plugin, conn *Server, ready func()) error {
 			tries <- struct{}{}
 			return second.Connect(ctx, conn, ready)
 		}})}
-	r.start(&half{})
+	r.start(&half{}, "gadget.sock")
 	for range 3 {
 		select {
 		case <-tries:
@@ -239,7 +237,7 @@ func TestHangs(t *testing.T) {
 	}
 	eventually(t, func() error { // the first pause may be over already where the machine is busy
 		fit, reasons := r.fits(200, 1)
-		if fit != 0 || reasons[0].Fault.Kind != host.Away || !strings.Contains(reasons[0].Text, "did not answer") {
+		if fit != 0 || reasons[0].Fault.Kind != host.Away || !strings.Contains(reasons[0].Text, "failed in its last calls") {
 			return fmt.Errorf("%d nodes fit: %+v", fit, reasons[0])
 		}
 		return nil
@@ -278,10 +276,24 @@ func TestStart(t *testing.T) {
 	})
 }
 
+// What an older server says of itself counts for nothing once a newer one is called.
+func TestLateStart(t *testing.T) {
+	r := newRig(t, nil)
+	late := &half{group: true, starts: make(chan struct{})}
+	r.start(late, "late.sock")
+	<-late.starts
+	r.serve(&half{})
+	<-late.starts
+	awaitLog(t, r.log, "A newer socket of the plugin is called instead")
+	if r.scheduler(r.plugin).UsingGroupScheduler() {
+		t.Error("the older server has the last word")
+	}
+}
+
 // Before it was there once, a plugin may concern any pod, and one of the policy ignore concerns none. What it
 // has said it gives out nobody else gives: pods that request that wait for either while it is away.
 func TestConcerns(t *testing.T) {
-	s := run(t, setup{half: registration.Half_SCHEDULER, policies: Policies{"a": Required, "b": Ignore}})
+	s := run(t, setup{half: registration.Half_SCHEDULER, policies: map[string]string{"a": Required, "b": Ignore}})
 	for _, p := range s.Plugins() {
 		h, err := host.New(nil, host.Options{})
 		if err != nil {
@@ -293,7 +305,7 @@ func TestConcerns(t *testing.T) {
 		}
 		for _, started := range []bool{false, true} {
 			if started {
-				half.start(&pb.SchedulerStartResponse{Resources: []string{string(gadget)}})
+				half.said.Store(&pb.SchedulerStartResponse{Resources: []string{string(gadget)}})
 			}
 			for _, pod := range []*types.PodInfo{gadgets(1), {}} {
 				concerned, err := half.Concerns(pod)
@@ -328,7 +340,8 @@ func TestHolds(t *testing.T) {
 	if got := (patterns{"example.com/gad*"}).holds(pod); !maps.Equal(got, want) {
 		t.Errorf("holds %v, want %v", got, want)
 	}
-	s, node := &Scheduler{patterns: patterns{"example.com/gad*"}}, types.NewNodeInfo()
+	s, node := &Scheduler{}, types.NewNodeInfo()
+	s.said.Store(&pb.SchedulerStartResponse{Resources: []string{"example.com/gad*"}})
 	node.Used["card-7"] = 2
 	taken := types.ResourceList{"card-7": 3, "example.com/gadgets": 4, "example.com/gadget": 1}
 	if err := s.TakePodResources(node, pod); err != nil || !maps.Equal(node.Used, taken) {

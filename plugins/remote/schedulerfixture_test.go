@@ -30,6 +30,7 @@ type half struct {
 	hang     chan struct{} // Fit does not answer until it is closed
 	unapply  bool          // Nodes answers nothing
 	revision int64         // Nodes answers it, if it is not 0
+	starts   chan struct{} // Start, if it is not nil, sends to it and is answered when that is received twice
 
 	mu    sync.Mutex
 	nodes map[string]*pb.NodeInfo
@@ -42,6 +43,10 @@ func (*half) GetInfo(context.Context, *registration.GetInfoRequest) (*registrati
 }
 
 func (p *half) Start(context.Context, *pb.SchedulerStartRequest) (*pb.SchedulerStartResponse, error) {
+	if p.starts != nil {
+		p.starts <- struct{}{}
+		p.starts <- struct{}{}
+	}
 	return &pb.SchedulerStartResponse{Resources: []string{"example.com/gad*"}, UsesGroupScheduler: p.group}, nil
 }
 
@@ -142,6 +147,7 @@ type rig struct {
 	*testing.T
 	host    *host.Host
 	sockets *Sockets
+	log     func() string
 	plugin  *Plugin
 
 	mu         sync.Mutex
@@ -164,7 +170,7 @@ func newRig(t *testing.T, p *half) *rig {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r.sockets = run(t, setup{half: registration.Half_SCHEDULER,
+	r.sockets, r.log = runLogged(t, setup{half: registration.Half_SCHEDULER,
 		added: func(p *Plugin) {
 			s, err := NewScheduler(r.host, p, timeout)
 			if err != nil {
@@ -174,7 +180,7 @@ func newRig(t *testing.T, p *half) *rig {
 			defer r.mu.Unlock()
 			r.schedulers[p] = s
 		},
-		connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface, ready func()) error {
+		connect: func(ctx context.Context, p *Plugin, conn *Server, ready func()) error {
 			return r.scheduler(p).Connect(ctx, conn, ready)
 		}})
 	if p != nil {
@@ -192,17 +198,17 @@ func (r *rig) scheduler(p *Plugin) *Scheduler {
 // serve runs the server, and waits until the plugin is ready.
 func (r *rig) serve(p *half) *grpc.Server {
 	r.Helper()
-	server := r.start(p)
+	server := r.start(p, "gadget.sock")
 	r.plugin = awaitReady(r.T, r.sockets, "gadget")
 	return server
 }
 
-func (r *rig) start(p *half) *grpc.Server {
+func (r *rig) start(p *half, socket string) *grpc.Server {
 	r.Helper()
 	server := grpc.NewServer()
 	registration.RegisterRegistrationServer(server, p)
 	pb.RegisterDeviceSchedulerServer(server, p)
-	go server.Serve(listen(r.T, r.sockets, "gadget.sock"))
+	go server.Serve(listen(r.T, r.sockets, socket))
 	r.Cleanup(server.Stop)
 	return server
 }
@@ -223,12 +229,12 @@ func (r *rig) settled() {
 	r.Helper()
 	s := r.scheduler(r.plugin)
 	eventually(r.T, func() error {
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		for _, session := range s.sessions {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for session := range s.sessions {
 			session.mu.Lock()
 			defer session.mu.Unlock()
-			if session.applied > 0 && session.applied == session.revision && len(session.waiting) == 0 {
+			if session.revision > 0 && session.sending == nil && len(session.waiting) == 0 {
 				return nil
 			}
 		}

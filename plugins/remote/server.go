@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,13 +48,21 @@ type socket struct {
 }
 
 // follow connects to the socket's server, and again when the connection has ended, until ctx ends. It
-// does not connect again once present, which is the file's, has ended.
+// does not connect again while a newer one is called, nor once present, which is the file's, has ended.
 func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 	logger := klog.FromContext(ctx).WithValues("socket", filepath.Join(s.config.Folder, sock.name))
 	ctx = klog.NewContext(ctx, logger)
 	backoff := s.retry
 	asked := sync.OnceFunc(func() { close(sock.asked) })
 	for {
+		if newer := sock.plugin.newer(sock.order); newer != nil {
+			select {
+			case <-present.Done():
+				return
+			case <-newer:
+				continue
+			}
+		}
 		begun := time.Now()
 		conn, err := s.register(ctx, sock)
 		asked()
@@ -62,50 +71,27 @@ func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 		} else if sock.plugin != nil {
 			sock.plugin.unreachable(err)
 		}
-		var again <-chan time.Time
 		switch {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, errReplaced):
 			logger.Info("A newer socket of the plugin is called instead", "plugin", sock.plugin.name)
-		default:
-			if !errors.Is(err, errRemade) {
-				sock.problems.log(logger, err, "A plugin is not connected; trying again")
-			}
-			if time.Since(begun) > s.retry.Cap {
-				backoff = s.retry
-			}
-			again = time.After(backoff.Step())
+		case !errors.Is(err, errRemade):
+			sock.problems.log(logger, err, "A plugin is not connected; trying again")
 		}
-		if !sock.pause(present, again) {
-			return
-		}
-	}
-}
-
-// pause waits until the socket is to be connected again: after a while, and not while a newer one is
-// called. It returns false if present ends before.
-func (sock *socket) pause(present context.Context, again <-chan time.Time) bool {
-	for {
-		var newer <-chan struct{}
-		if sock.plugin != nil {
-			newer = sock.plugin.newer(sock.order)
-		}
-		if again == nil && newer == nil {
-			return true
+		if time.Since(begun) > s.retry.Cap {
+			backoff = s.retry
 		}
 		select {
 		case <-present.Done():
-			return false
-		case <-again:
-			again = nil
-		case <-newer:
+			return
+		case <-time.After(backoff.Step()):
 		}
 	}
 }
 
 // register asks what is served at the socket, and returns a connection to the half.
-func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.ClientConn, err error) {
+func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	path := filepath.Join(s.config.Folder, sock.name)
@@ -116,11 +102,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if conn != half {
-			conn.Close()
-		}
-	}()
+	defer conn.Close()
 	client := registration.NewRegistrationClient(conn)
 	info, err := client.GetInfo(ctx, &registration.GetInfoRequest{}, grpc.MaxCallRecvMsgSize(maxInfoBytes))
 	switch {
@@ -146,13 +128,11 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (half *grpc.Client
 	}
 	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
 		"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
-	if other := info.GetSocket(); other != "" && other != sock.name {
-		if half, err = dial(ctx, filepath.Join(s.config.Folder, other)); err != nil {
-			return nil, fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), other, err)
-		}
-		return half, nil
+	half, err := dial(ctx, filepath.Join(s.config.Folder, cmp.Or(info.GetSocket(), sock.name)))
+	if err != nil && info.GetSocket() != "" {
+		err = fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), info.GetSocket(), err)
 	}
-	return conn, nil
+	return half, err
 }
 
 // checkInfo checks what a plugin says of itself.
@@ -176,31 +156,24 @@ func (s *Sockets) checkInfo(info *registration.PluginInfo) error {
 // and closes the connection. It returns the reason.
 func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
 	defer conn.Close()
-	p := sock.plugin
-	if p.newer(sock.order) != nil {
-		return errReplaced
-	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	v := &server{conn: conn, order: sock.order, end: end, left: make(chan struct{})}
+	p, s := sock.plugin, &Server{ClientConn: conn, order: sock.order, running: running, end: end}
 	go func() { // the server closes the connection, or says that it is about to
 		if conn.WaitForStateChange(running, connectivity.Ready) {
-			p.leave(v, errEnded)
+			p.drop(s, errEnded)
 		}
 	}()
-	err := p.handler.Connect(running, conn, func() {
+	err := p.handler.Connect(running, s, func() {
 		sock.problems = problems{} // what is wrong from now on is news
-		p.ready(v)
+		p.ready(s)
 	})
-	switch {
-	case errors.Is(context.Cause(running), errReplaced):
-		err = errReplaced
-	case err == nil || running.Err() != nil || conn.GetState() != connectivity.Ready:
+	if err == nil || conn.GetState() != connectivity.Ready {
 		err = errEnded
 	}
-	p.leave(v, err)
+	p.drop(s, err)
 	<-running.Done() // no call is in flight
-	return err
+	return context.Cause(running)
 }
 
 // problems logs what keeps being wrong once.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"google.golang.org/grpc"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -37,13 +37,23 @@ const (
 	suffix = ".sock"
 )
 
+// The policies say who waits while a plugin is away.
+const (
+	// Required is the default. Pods that request the plugin's resources wait, and containers that
+	// were or may have been assigned its devices are refused.
+	Required = "required"
+	// Ignore refuses only containers that were assigned the plugin's devices, or, before it has said
+	// which these are, what no other plugin names.
+	Ignore = "ignore"
+)
+
 // Config is what Sockets needs.
 type Config struct {
 	// Folder is where plugins make their sockets. It may be missing.
 	Folder string
 	Half   registration.Half
-	// Policies are those of plugins that are known from the start.
-	Policies Policies
+	// Policies are those of plugins that are known from the start, by name.
+	Policies map[string]string
 	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
 	Added func(*Plugin) Handler
 }
@@ -53,7 +63,7 @@ type Handler interface {
 	// Connect is called for each connection: the half's Start, then its streams. It calls ready, once,
 	// when the plugin may be called, and returns when ctx ends. If it returns before, the connection is
 	// closed, and made again after a while.
-	Connect(ctx context.Context, conn grpc.ClientConnInterface, ready func()) error
+	Connect(ctx context.Context, s *Server, ready func()) error
 	// Changed is called when the plugin came, went away, or is not called for a while or may be
 	// again. It may be called concurrently, and must not wait; the Plugin has the state.
 	Changed()
@@ -66,26 +76,28 @@ type Sockets struct {
 	retry   wait.Backoff
 	known   chan struct{} // is closed once the sockets of the first list have said what they are
 
-	adding sync.Mutex // is held while Added is called
-	mu     sync.Mutex
+	mu     sync.Mutex // is held while Added is called
 	byName map[string]*Plugin
 
 	// These are Run's alone.
 	sockets  map[string]*socket // by the file's name
 	orders   int                // that were given to sockets
-	running  sync.WaitGroup     // of follow
+	running  errgroup.Group     // of follow, also for sockets that are gone and still connected
 	problems problems
-	// followed is how many sockets are, also of those that are gone and still connected. ended has an
-	// entry for each that is not any more.
-	followed int
-	ended    chan struct{}
 }
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
 	s := &Sockets{config: config, retry: retry, known: make(chan struct{}), byName: map[string]*Plugin{},
-		sockets: map[string]*socket{}, ended: make(chan struct{}, maxSockets)}
+		sockets: map[string]*socket{}}
+	s.running.SetLimit(maxSockets)
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
+		if policy := config.Policies[name]; policy != Required && policy != Ignore {
+			return nil, fmt.Errorf("plugin %q has the policy %q, which is neither %q nor %q", name, policy, Required, Ignore)
+		}
+		if err := registration.CheckName(name); err != nil {
+			return nil, err
+		}
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
 		}
@@ -132,22 +144,17 @@ var errMoreNames = errors.New("too many names of plugins were seen: restart this
 
 // plugin returns the plugin of the name, which it adds.
 func (s *Sockets) plugin(name string) (*Plugin, error) {
-	s.adding.Lock()
-	defer s.adding.Unlock()
 	s.mu.Lock()
-	p, full := s.byName[name], len(s.byName) >= maxNames
-	s.mu.Unlock()
-	switch {
-	case p != nil:
+	defer s.mu.Unlock()
+	if p := s.byName[name]; p != nil {
 		return p, nil
-	case full:
+	}
+	if len(s.byName) >= maxNames {
 		return nil, errMoreNames
 	}
-	p = &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now()}
+	p := &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now()}
 	p.handler = s.config.Added(p)
-	s.mu.Lock()
 	s.byName[name] = p
-	s.mu.Unlock()
 	return p, nil
 }
 
@@ -157,7 +164,7 @@ func (s *Sockets) Run(ctx context.Context) {
 	defer s.running.Wait()
 	look, soon := time.NewTimer(0), false
 	defer look.Stop()
-	var first sync.Once
+	first := sync.OnceFunc(s.awaitAsked)
 	for {
 		select {
 		case <-ctx.Done():
@@ -167,14 +174,11 @@ func (s *Sockets) Run(ctx context.Context) {
 			files, err := list(s.config.Folder)
 			if err == nil {
 				err = s.update(ctx, files)
-				first.Do(s.awaitAsked)
+				first()
 			}
 			s.problems.log(klog.FromContext(ctx), err, "Cannot connect to all plugins")
 			soon = false
 			look.Reset(lookInterval)
-		case <-s.ended:
-			s.followed--
-			look.Reset(0)
 		case <-s.watcher.Errors: // events may be lost: the next look finds what they were about
 		case <-s.watcher.Events:
 			if !soon {
@@ -188,12 +192,12 @@ func (s *Sockets) Run(ctx context.Context) {
 // awaitAsked closes known once the sockets that there are now have been asked what they are.
 func (s *Sockets) awaitAsked() {
 	all := slices.Collect(maps.Values(s.sockets))
-	s.running.Go(func() {
+	go func() {
 		for _, sock := range all {
 			<-sock.asked // it is, in any case
 		}
 		close(s.known)
-	})
+	}()
 }
 
 // update follows the sockets that are new. An error says that it does not follow all.
@@ -222,19 +226,18 @@ func (s *Sockets) update(ctx context.Context, files map[string]fs.FileInfo) erro
 
 // add follows a socket, unless there are too many.
 func (s *Sockets) add(ctx context.Context, name string, file fs.FileInfo) bool {
-	if s.followed == maxSockets {
-		return false
-	}
-	s.followed++
 	s.orders++
 	present, remove := context.WithCancel(ctx)
 	sock := &socket{name: name, file: file, order: s.orders, remove: remove, asked: make(chan struct{})}
-	s.sockets[name] = sock
-	s.running.Go(func() {
+	if !s.running.TryGo(func() error {
 		defer remove()
 		s.follow(ctx, present, sock)
-		s.ended <- struct{}{}
-	})
+		return nil
+	}) {
+		remove()
+		return false
+	}
+	s.sockets[name] = sock
 	return true
 }
 

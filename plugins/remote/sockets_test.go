@@ -35,8 +35,8 @@ func answers(t *testing.T, p *Plugin, mark string) {
 func TestComesAndGoes(t *testing.T) {
 	parent := tempFolder(t)
 	changed := make(chan *Plugin, 100)
-	s := run(t, setup{folder: filepath.Join(parent, "late"), policies: Policies{"widget": Required, "other": Ignore},
-		changed: func(p *Plugin) { changed <- p }})
+	s := run(t, setup{folder: filepath.Join(parent, "late"),
+		policies: map[string]string{"widget": Required, "other": Ignore}, changed: func(p *Plugin) { changed <- p }})
 	if all := s.Plugins(); len(all) != 2 || all[0].Name() != "other" || all[0].Required() || !all[1].Required() {
 		t.Fatalf("%d plugins are known from the flag", len(all))
 	}
@@ -133,7 +133,7 @@ func TestTwoServers(t *testing.T) {
 	added := make(chan *Plugin, 10)
 	ended := make(chan error, 10)
 	s, log := runLogged(t, setup{added: func(p *Plugin) { added <- p },
-		connect: func(ctx context.Context, _ *Plugin, _ grpc.ClientConnInterface, ready func()) error {
+		connect: func(ctx context.Context, _ *Plugin, _ *Server, ready func()) error {
 			ready()
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
@@ -159,8 +159,8 @@ func TestTwoServers(t *testing.T) {
 	eventually(t, func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.servers) != 2 {
-			return fmt.Errorf("%d servers", len(p.servers))
+		if p.called.order != 2 {
+			return errors.New("the older server is called")
 		}
 		return nil
 	})
@@ -194,7 +194,7 @@ func TestTwoServers(t *testing.T) {
 // A newer server that does not become ready leaves the older one in place.
 func TestNotReady(t *testing.T) {
 	failed := make(chan struct{}, 100)
-	s := run(t, setup{connect: func(ctx context.Context, _ *Plugin, conn grpc.ClientConnInterface,
+	s := run(t, setup{connect: func(ctx context.Context, _ *Plugin, conn *Server,
 		ready func()) error {
 		answer, err := pb.NewDeviceClient(conn).Allocate(ctx, &pb.DeviceAllocateRequest{})
 		if err == nil && answer.GetDeviceNodes()[0] == "bad" {
@@ -302,7 +302,7 @@ func TestRunEnds(t *testing.T) {
 func TestKilledUnderLoad(t *testing.T) {
 	const kills, callers = 30, 4
 	var connected atomic.Int32
-	s := run(t, setup{connect: func(ctx context.Context, p *Plugin, conn grpc.ClientConnInterface,
+	s := run(t, setup{connect: func(ctx context.Context, p *Plugin, conn *Server,
 		ready func()) error {
 		connected.Add(1)
 		defer connected.Add(-1)

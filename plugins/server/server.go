@@ -60,20 +60,9 @@ func (p Plugin) Serve(ctx context.Context, folder string) error {
 		defer recovered(info.FullMethod, &err)
 		return handler(ctx, request)
 	}), grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-		handler grpc.StreamHandler) error {
-		ended := make(chan error, 1)
-		go func() {
-			var err error
-			defer func() { ended <- err }()
-			defer recovered(info.FullMethod, &err)
-			err = handler(service, stream)
-		}()
-		select {
-		case err := <-ended:
-			return err
-		case <-ctx.Done(): // returning ends the stream, and so the handler
-			return status.Error(codes.Unavailable, "the plugin ends")
-		}
+		handler grpc.StreamHandler) (err error) {
+		defer recovered(info.FullMethod, &err)
+		return handler(service, stream)
 	}))
 	registration.RegisterRegistrationServer(server, registrar{plugin: p})
 	p.Register(server)

@@ -25,7 +25,7 @@ import (
 // socketOptions are about device plugins that are processes of their own.
 type socketOptions struct {
 	directory string // "" for none
-	policies  remote.Policies
+	policies  map[string]string
 	timeout   time.Duration
 }
 
@@ -33,10 +33,10 @@ func (o *socketOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.directory, "plugin-sockets", registration.DevicesDirectory,
 		"Directory where device plugins that are processes of their own make their sockets, *.sock. It may be absent, "+
 			"and plugins may come and go. Empty for none.")
-	flags.Var(&o.policies, "plugin-policy",
-		"What to do while a plugin of --plugin-sockets is away. required, the default: refuse containers that were "+
-			"assigned its devices or may have been; one that is named here is missed from the start. ignore: refuse "+
-			"only containers that were assigned its devices.")
+	flags.StringToStringVar(&o.policies, "plugin-policy", nil,
+		"What to do while a plugin of --plugin-sockets is away: `NAME=required|ignore,...`. required, the default: "+
+			"refuse containers that were assigned its devices or may have been; one that is named here is missed from "+
+			"the start. ignore: refuse only containers that were assigned its devices.")
 	flags.DurationVar(&o.timeout, "plugin-timeout", remote.DefaultDeviceTimeout,
 		"How long a call of a plugin of --plugin-sockets may take, at most --cridevices-timeout.")
 }

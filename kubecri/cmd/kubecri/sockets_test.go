@@ -106,7 +106,7 @@ func TestReadyzNamesPluginsThatAreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := socketOptions{directory: t.TempDir(), timeout: time.Second,
-		policies: remote.Policies{"gone": remote.Required, "optional": remote.Ignore}}
+		policies: map[string]string{"gone": remote.Required, "optional": remote.Ignore}}
 	plugins, sockets, err := o.plugins(soplugins.Config{Node: "node-a", Holders: c.holders})
 	if err != nil {
 		t.Fatal(err)

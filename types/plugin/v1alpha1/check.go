@@ -73,31 +73,36 @@ func (v *Verdict) check() error {
 	return nil
 }
 
-// Check checks what the plugin changes in the pod.
-func (c *PodChanges) Check(pod *types.PodInfo) error {
-	bytes := 0
+// ChangeIn returns the pod with the changes, of which nothing is shared, if they are valid.
+func (c *PodChanges) ChangeIn(pod *types.PodInfo) (*types.PodInfo, error) {
+	changed, bytes := pod.Clone(), 0
 	for _, part := range []struct {
-		has     map[string]types.ContainerInfo
+		to      map[string]types.ContainerInfo
 		changes map[string]*ContainerChanges
 	}{
-		{pod.InitContainers, c.GetInitContainers()},
-		{pod.RunningContainers, c.GetRunningContainers()},
+		{changed.InitContainers, c.GetInitContainers()},
+		{changed.RunningContainers, c.GetRunningContainers()},
 	} {
-		for container, change := range part.changes {
-			if _, ok := part.has[container]; !ok {
-				return invalid("it changes container %.64q, which the pod does not have", container)
+		for name, change := range part.changes {
+			container, ok := part.to[name]
+			if !ok {
+				return nil, invalid("it changes container %.64q, which the pod does not have", name)
 			}
-			n, err := change.check(container)
+			n, err := change.check(name)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			bytes += n
+			container.DevRequests = mapOf[types.ResourceName](change.GetDevRequests())
+			container.AllocateFrom = locationOf[types.ResourceName](change.GetAllocateFrom())
+			container.Scorer = mapOf[types.ResourceName](change.GetScorer())
+			part.to[name] = container
 		}
 	}
 	if bytes > maxChanges {
-		return invalid("the names in its changes of the pod take %d bytes, of %d that they may", bytes, maxChanges)
+		return nil, invalid("the names in its changes of the pod take %d bytes, of %d that they may", bytes, maxChanges)
 	}
-	return nil
+	return changed, nil
 }
 
 // check returns how many bytes the names in the change take.

@@ -41,7 +41,7 @@ func TestPodChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := &PodChanges{RunningContainers: map[string]*ContainerChanges{tc.container: tc.change}}
-			err := changes.Check(pod)
+			got, err := changes.ChangeIn(pod)
 			if tc.err != "" {
 				if !errors.Is(err, contain.ErrInvalid) || !strings.Contains(err.Error(), tc.err) ||
 					len(err.Error()) > 1000 {
@@ -52,8 +52,6 @@ func TestPodChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := pod.Clone()
-			changes.Apply(got)
 			main, want := got.RunningContainers["main"], tc.change.GetAllocateFrom()["r/0"]
 			if len(main.DevRequests) != len(tc.change.GetDevRequests()) || string(main.AllocateFrom["r/0"]) != want ||
 				main.Requests["r"] != 1 || got.RunningContainers["side"].DevRequests["s"] != 1 ||

@@ -117,26 +117,6 @@ func changesOf(before, after map[string]types.ContainerInfo) map[string]*Contain
 	return to
 }
 
-// Apply makes the changes in the pod, of which nothing is shared. A container that the pod lacks is
-// left out.
-func (c *PodChanges) Apply(pod *types.PodInfo) {
-	apply(pod.InitContainers, c.GetInitContainers())
-	apply(pod.RunningContainers, c.GetRunningContainers())
-}
-
-func apply(to map[string]types.ContainerInfo, changes map[string]*ContainerChanges) {
-	for name, change := range changes {
-		c, ok := to[name]
-		if !ok {
-			continue
-		}
-		c.DevRequests = mapOf[types.ResourceName](change.GetDevRequests())
-		c.AllocateFrom = locationOf[types.ResourceName](change.GetAllocateFrom())
-		c.Scorer = mapOf[types.ResourceName](change.GetScorer())
-		to[name] = c
-	}
-}
-
 func mapOf[To, From ~string, V any](from map[From]V) map[To]V {
 	to := make(map[To]V, len(from))
 	for name, v := range from {

@@ -45,11 +45,9 @@ func TestThereAndBack(t *testing.T) {
 			containers[name] = c
 		}
 	}
-	changes := PodChangesOf(pod, pod)
-	changes.RunningContainers["another"] = &ContainerChanges{}
-	over(t, changes, &PodChanges{}).Apply(before)
-	if diff := cmp.Diff(pod, before); diff != "" {
-		t.Errorf("PodChanges (-was +is):\n%s", diff)
+	after, err := over(t, PodChangesOf(before, pod), &PodChanges{}).ChangeIn(before)
+	if diff := cmp.Diff(pod, after); err != nil || diff != "" {
+		t.Errorf("PodChanges (-was +is):\n%s, %v", diff, err)
 	}
 }
 
