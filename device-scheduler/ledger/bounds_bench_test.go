@@ -220,6 +220,7 @@ func inTurn(slots int, roles ...Role) *Request {
 
 // BenchmarkAsManySlotsAsMayBe has pods with as many slots as one may request, of which containers use some in turn.
 func BenchmarkAsManySlotsAsMayBe(b *testing.B) {
+	one := akriv0.ConfigurationSpec{Capacity: 10_000, UniqueDevices: new(false)}
 	many := make([]Role, 1000)
 	mixed := make([]Role, 1000)
 	for i := range mixed {
@@ -230,9 +231,9 @@ func BenchmarkAsManySlotsAsMayBe(b *testing.B) {
 		spec    akriv0.ConfigurationSpec
 		req     *Request
 	}{
-		"of one device":            {1, akriv0.ConfigurationSpec{Capacity: 10_000, UniqueDevices: new(false)}, inTurn(500, Init, App)},
-		"1000 containers":          {1, akriv0.ConfigurationSpec{Capacity: 10_000, UniqueDevices: new(false)}, inTurn(1, many...)},
-		"1000 containers, in turn": {1, akriv0.ConfigurationSpec{Capacity: 10_000, UniqueDevices: new(false)}, inTurn(1, mixed...)},
+		"of one device":            {1, one, inTurn(500, Init, App)},
+		"1000 containers":          {1, one, inTurn(1, many...)},
+		"1000 containers, in turn": {1, one, inTurn(1, mixed...)},
 		"of 1000 devices":          {1000, akriv0.ConfigurationSpec{Capacity: 10}, inTurn(500, Init, App)},
 		"of 1000 devices, in turn": {1000, akriv0.ConfigurationSpec{Capacity: 10}, inTurn(1, mixed...)},
 	} {

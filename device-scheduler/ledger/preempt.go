@@ -86,8 +86,8 @@ func (l *Ledger) leaving(req *Request, demands []demand, pods map[string]*podRec
 }
 
 // Nodes returns those of the nodes, sorted, that might serve the request once all pods of lower priority are
-// gone, without those that are like one before them. It is quick where no slot of a Configuration that is asked for is free, kept
-// for a nominated pod, or held by one of the pods.
+// gone, without those that are like one before them. It is quick where no slot of a Configuration that is asked
+// for is free, kept for a nominated pod, or held by one of the pods.
 func (h *PotentialVictims) Nodes(nodes []string) []string {
 	for i := range h.demands {
 		if conf := h.demands[i].config; conf.free == 0 && len(conf.waiting) == 0 && !h.held[conf] {
