@@ -75,30 +75,3 @@ func checkAllocation(container string, before, after types.ResourceLocation) err
 	}
 	return nil
 }
-
-// Asks reports whether the pod asks for anything that a device scheduler could
-// decide about: its author requests something in the annotation, or Kubernetes
-// resources that are extended ones; slots are neither. A caller need not bother
-// plugins with others.
-func Asks(pod *types.PodInfo) bool {
-	if asks(pod.Requests, false) {
-		return true
-	}
-	for _, containers := range []map[string]types.ContainerInfo{pod.RunningContainers, pod.InitContainers} {
-		for _, c := range containers {
-			if asks(c.Requests, false) || asks(c.KubeRequests, true) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func asks(requests types.ResourceList, extended bool) bool {
-	for name, n := range requests {
-		if n != 0 && !strings.HasPrefix(string(name), assignment.ResourcePrefix) && (!extended || strings.Contains(string(name), "/")) {
-			return true
-		}
-	}
-	return false
-}

@@ -167,28 +167,6 @@ func TestNew(t *testing.T) {
 	}
 }
 
-func TestAsks(t *testing.T) {
-	for name, tc := range map[string]struct {
-		c    types.ContainerInfo
-		want bool
-	}{
-		"nothing":     {},
-		"cpu":         {c: types.ContainerInfo{KubeRequests: types.ResourceList{"cpu": 1}}},
-		"slots alone": {c: types.ContainerInfo{Requests: types.ResourceList{"akri.sh/x": 1}, KubeRequests: types.ResourceList{"akri.sh/x": 1}}},
-		"none of it":  {c: types.ContainerInfo{Requests: types.ResourceList{dongle: 0}, KubeRequests: types.ResourceList{dongle: 0}}},
-		"any name":    {c: types.ContainerInfo{Requests: types.ResourceList{"dongles": 1}}, want: true},
-		"annotation":  {c: types.ContainerInfo{Requests: types.ResourceList{dongle: 1}}, want: true},
-		"extended":    {c: types.ContainerInfo{KubeRequests: types.ResourceList{dongle: 1}}, want: true},
-	} {
-		if got := Asks(&types.PodInfo{InitContainers: map[string]types.ContainerInfo{"c": tc.c}}); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	if !Asks(&types.PodInfo{Requests: types.ResourceList{"gpu/gpu-generate-topology": 1}}) {
-		t.Error("requests of the pod as a whole")
-	}
-}
-
 // Filters run in parallel with each other and with all news, over a plugin that
 // locks nothing.
 func TestParallel(t *testing.T) {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 
@@ -57,6 +58,20 @@ func TestArbitraryObjects(t *testing.T) {
 				c.Spec = v1alpha1.SlotClaimSpec{NodeName: text.Draw(t, "node"), Holder: text.Draw(t, "holder"), Level: v1alpha1.Level(text.Draw(t, "level"))}
 				l.SetClaim(c)
 			},
+			"pod": func(t *rapid.T) {
+				a := Assignment{}
+				for range rapid.IntRange(0, 3).Draw(t, "slots") {
+					a["main"] = append(a["main"], assignment.Grant{Resource: text.Draw(t, "resource"), Slot: slot.Name{
+						Instance: text.Draw(t, "of"), Index: rapid.SampledFrom([]int{0, 1, 9_999}).Draw(t, "index")}})
+				}
+				priority := rapid.SampledFrom([]int32{math.MinInt32, 0, math.MaxInt32}).Draw(t, "priority")
+				l.Observe(Pod{UID: text.Draw(t, "uid"), Priority: priority}, text.Draw(t, "node"), a)
+			},
+			"end pod":    func(t *rapid.T) { l.SetTerminating(text.Draw(t, "uid")) },
+			"delete pod": func(t *rapid.T) { l.Remove(text.Draw(t, "uid")) },
+			"dra": func(t *rapid.T) {
+				l.SetDRA(text.Draw(t, "uid"), rapid.SliceOfN(text, 0, 2).Draw(t, "instances"))
+			},
 			"delete claim": func(t *rapid.T) { l.DeleteClaim(name.Draw(t, "claim")) },
 			"node": func(t *rapid.T) {
 				l.SetNode(text.Draw(t, "node"), rapid.MapOfN(text, text, 0, 2).Draw(t, "labels"))
@@ -70,6 +85,12 @@ func TestArbitraryObjects(t *testing.T) {
 				view := looked(l.View(req, NewNodeList([]string{node})))
 				view.At(0)
 				view.ScoreInputs([]int{0})
+				h := l.PotentialVictims(req)
+				for _, node := range h.Nodes([]string{node}) {
+					h.Preempt(Pack, node, h.On(node))
+				}
+				l.DoubleAllocations()
+				l.Handover(text.Draw(t, "handed over"))
 				l.SlotCounts()
 				l.Ignored()
 			},
@@ -80,6 +101,12 @@ func TestArbitraryObjects(t *testing.T) {
 		for _, name := range names(l.EachClaim) {
 			l.DeleteClaim(name)
 		}
+		for uid := range l.pods {
+			l.Remove(uid)
+		}
+		for uid := range l.dra.objects {
+			l.SetDRA(uid, nil)
+		}
 		for name := range l.nodes {
 			l.DeleteNode(name)
 		}
@@ -88,7 +115,8 @@ func TestArbitraryObjects(t *testing.T) {
 				l.DeleteConfiguration(namespace, k.name)
 			}
 		}
-		if left := len(l.slices) + len(l.kept) + len(l.nodes) + len(l.devices) + len(l.configs); left > 0 {
+		if left := len(l.slices) + len(l.kept) + len(l.nodes) + len(l.devices) + len(l.configs) +
+			len(l.dra.instances); left > 0 {
 			t.Fatalf("%d things are left of objects that are deleted", left)
 		}
 	})

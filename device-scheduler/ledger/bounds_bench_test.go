@@ -197,3 +197,80 @@ func BenchmarkManyContainers(b *testing.B) {
 		}
 	}
 }
+
+// hoard is a ledger with one node that reaches so many devices.
+func hoard(devices int, spec akriv0.ConfigurationSpec) *Ledger {
+	spec.InstanceNameDigits = slot.LongHash
+	l := ledgerOf(spec)
+	for i := range devices {
+		l.SetSlice(sliceOf(fmt.Sprint("a-", i), "a", fleetDevice(i, "", true)))
+	}
+	return l
+}
+
+// inTurn is a pod whose containers ask for so many slots each, by their roles.
+func inTurn(slots int, roles ...Role) *Request {
+	req := &Request{Pod: Pod{UID: "p", Priority: 1}}
+	for i, role := range roles {
+		req.Containers = append(req.Containers, ContainerRequest{Name: fmt.Sprint("c", i), Role: role,
+			Resources: []ResourceRequest{{Name: "cam", Count: slots}}})
+	}
+	return req
+}
+
+// BenchmarkAsManySlotsAsMayBe has pods with as many slots as one may request, of which containers use some in turn.
+func BenchmarkAsManySlotsAsMayBe(b *testing.B) {
+	one := akriv0.ConfigurationSpec{Capacity: 10_000, UniqueDevices: new(false)}
+	many := make([]Role, 1000)
+	mixed := make([]Role, 1000)
+	for i := range mixed {
+		mixed[i] = []Role{Sidecar, Init}[i%2]
+	}
+	for name, test := range map[string]struct {
+		devices int
+		spec    akriv0.ConfigurationSpec
+		req     *Request
+	}{
+		"of one device":            {1, one, inTurn(500, Init, App)},
+		"1000 containers":          {1, one, inTurn(1, many...)},
+		"1000 containers, in turn": {1, one, inTurn(1, mixed...)},
+		"of 1000 devices":          {1000, akriv0.ConfigurationSpec{Capacity: 10}, inTurn(500, Init, App)},
+		"of 1000 devices, in turn": {1000, akriv0.ConfigurationSpec{Capacity: 10}, inTurn(1, mixed...)},
+	} {
+		l := hoard(test.devices, test.spec)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, shortfall := l.Draft(Spread, test.req.Pod).Fit("a", test.req); shortfall != nil {
+					b.Fatal(shortfall)
+				}
+			}
+		})
+	}
+}
+
+// needsAll has a pod of which each of the slots that it requests is held by another pod.
+func needsAll(pods int) (*PotentialVictims, []Victim) {
+	l := hoard(pods, akriv0.ConfigurationSpec{})
+	for i := range pods {
+		uid := fmt.Sprint("p", i)
+		l.Observe(Pod{UID: uid, Namespace: "ns", Name: uid}, "a", Assignment{"main": {{Resource: "cam",
+			Slot: slot.Name{Instance: fleetInstance(i, "")}}}})
+	}
+	h := l.PotentialVictims(inTurn(pods, App))
+	return h, h.On("a")
+}
+
+// BenchmarkPreemptAll has a pod preempt as many others as it needs slots.
+func BenchmarkPreemptAll(b *testing.B) {
+	for _, pods := range []int{10, 100, 1_000} {
+		h, candidates := needsAll(pods)
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			for b.Loop() {
+				if p := h.Preempt(Spread, "a", candidates); p == nil || len(p.Victims) != pods {
+					b.Fatalf("%+v", p)
+				}
+			}
+		})
+	}
+}

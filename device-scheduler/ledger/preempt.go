@@ -36,6 +36,7 @@ type PotentialVictims struct {
 	groups  map[*group]leaving
 	held    map[*configRecord]bool // of which the groups' pods hold slots
 	moves   int                    // of the demands' devices until then
+	looked  int
 }
 
 // leaving is what pods of lower priority, and pods that are being deleted, hold of a group.
@@ -84,9 +85,9 @@ func (l *Ledger) leaving(req *Request, demands []demand, pods map[string]*podRec
 	return h
 }
 
-// Nodes returns those of the nodes that might serve the request once all pods of lower priority are
-// gone, as Distinct does. It is quick where no slot of a Configuration that is asked for is free, kept
-// for a nominated pod, or held by one of the pods.
+// Nodes returns those of the nodes, sorted, that might serve the request once all pods of lower priority are
+// gone, without those that are like one before them. It is quick where no slot of a Configuration that is asked
+// for is free, kept for a nominated pod, or held by one of the pods.
 func (h *PotentialVictims) Nodes(nodes []string) []string {
 	for i := range h.demands {
 		if conf := h.demands[i].config; conf.free == 0 && len(conf.waiting) == 0 && !h.held[conf] {
@@ -100,7 +101,7 @@ func (h *PotentialVictims) Nodes(nodes []string) []string {
 // suffice reports whether the node might serve the request once all pods of lower priority are
 // gone. It counts, and looks at no pod: where it is false Preempt finds nothing, and where it is
 // true Preempt may find nothing either. Of the nodes that reach an Instance which is asked for by
-// its name, few are Distinct, and it does not look at these.
+// its name, few are distinct, and it does not look at these.
 func (h *PotentialVictims) suffice(node string) bool {
 	n := h.ledger.nodes[node]
 	for i := range h.demands {
@@ -111,7 +112,7 @@ func (h *PotentialVictims) suffice(node string) bool {
 			slots += h.groups[g].slots
 			instances += h.groups[g].instances
 		}
-		if slots < max(dm.most, dm.together) || dm.config.unique() != "" && instances < dm.most {
+		if !dm.mayFit(slots, instances) {
 			return false
 		}
 	}
@@ -138,14 +139,13 @@ func (h *PotentialVictims) On(node string) []Victim {
 		found = append(found, Victim{Pod: p.Pod, Node: p.node})
 	}
 	slices.SortFunc(found, func(a, b Victim) int { return cmp.Compare(a.UID, b.UID) })
+	h.looked += len(found)
 	return found
 }
 
-// EndingOn is how many pods that are being deleted hold devices which the node reaches.
-func (h *PotentialVictims) EndingOn(node string) int {
-	_, ending := h.on(node)
-	return len(ending)
-}
+// Looked is how many pods On and Preempt have looked at, a pod each time that it was: Preempt does so each time
+// that it chooses slots with the pod gone.
+func (h *PotentialVictims) Looked() int { return h.looked }
 
 // on returns the pods that hold devices which the node reaches, and of them those that are being deleted by now.
 func (h *PotentialVictims) on(node string) (lower, ending map[*podRecord]bool) {
@@ -164,12 +164,8 @@ func (h *PotentialVictims) on(node string) (lower, ending map[*podRecord]bool) {
 	return lower, ending
 }
 
-// Distinct returns the nodes, sorted, without those that are to the request like
+// distinct returns the nodes, sorted, without those that are to the demands like
 // one before them: they reach the same devices, and Preempt finds the same there.
-func (l *Ledger) Distinct(nodes []string, req *Request) []string {
-	return l.distinct(nodes, l.demands(req))
-}
-
 func (l *Ledger) distinct(nodes []string, demands []demand) []string {
 	var distinct []string
 	var like []byte
@@ -214,16 +210,22 @@ func (h *PotentialVictims) Preempt(strategy Strategy, node string, candidates []
 		return &Preemption{Node: node, Assignment: a, Free: true}
 	}
 	_, ending := h.on(node)
+	freeable := h.freeable(node, ending)
 	rest := slices.DeleteFunc(slices.Clone(candidates), func(v Victim) bool {
 		return l.pods[v.UID] == nil || l.pods[v.UID].terminating
 	})
 	slices.SortFunc(rest, MoreImportant)
-	fit := func(gone ...[]Victim) Assignment {
+	fit := func(some ...[]Victim) Assignment {
+		gone := slices.Concat(some...)
+		if !freeable.enough(gone) {
+			return nil
+		}
+		h.looked += len(ending) + len(gone)
 		draft := l.Draft(strategy, req.Pod)
 		for p := range ending {
 			draft.Release(p.UID)
 		}
-		for _, v := range slices.Concat(gone...) {
+		for _, v := range gone {
 			draft.Release(v.UID)
 		}
 		if a, shortfall := draft.Fit(node, req); shortfall == nil {
@@ -245,6 +247,67 @@ func (h *PotentialVictims) Preempt(strategy Strategy, node string, candidates []
 		p.Victims, rest = append(p.Victims, rest[at]), rest[at+1:]
 	}
 	return p
+}
+
+// freeable counts what is free on a node for each demand once pods are gone, at the most. Where that is too little,
+// no slots need be chosen to know that the request does not fit; most requests need all that their victims have.
+type freeable struct {
+	*PotentialVictims
+	node *nodeRecord
+	has  []supply             // once the pods are gone that are being deleted
+	held map[string][]*device // of which pods have a slot that is asked for, by UID
+}
+
+func (h *PotentialVictims) freeable(node string, ending map[*podRecord]bool) *freeable {
+	f := &freeable{h, h.ledger.nodes[node], make([]supply, len(h.demands)), map[string][]*device{}}
+	for i := range h.demands {
+		at := h.demands[i].config.classOf(f.node)
+		f.has[i] = supply{free: at.free + at.waiting, offers: at.offers + at.waiting}
+	}
+	seen := map[*device]bool{}
+	for p := range ending {
+		f.release(p.UID, f.has, seen)
+	}
+	return f
+}
+
+// enough reports whether there may be enough once these are gone.
+func (f *freeable) enough(gone []Victim) bool {
+	has, seen := slices.Clone(f.has), make(map[*device]bool, len(gone))
+	for _, v := range gone {
+		f.release(v.UID, has, seen)
+	}
+	for i := range f.demands {
+		if !f.demands[i].mayFit(has[i].free, has[i].offers) {
+			return false
+		}
+	}
+	return true
+}
+
+// release counts what the pod has. seen are the devices of which a slot was counted.
+func (f *freeable) release(uid string, has []supply, seen map[*device]bool) {
+	held, known := f.held[uid]
+	if p := f.ledger.pods[uid]; !known && p != nil {
+		for _, h := range p.holds {
+			if d := f.ledger.devices[h.slot.Instance]; d.reachedBy(f.node) {
+				held = append(held, d)
+			}
+		}
+		f.held[uid] = held
+	}
+	for _, d := range held {
+		for i := range f.demands {
+			if f.demands[i].config != d.config {
+				continue
+			}
+			has[i].free++
+			if !seen[d] {
+				seen[d] = true
+				has[i].offers++
+			}
+		}
+	}
 }
 
 // PreemptionSearches is how often Preempt was called: each call is of one pod and one node.

@@ -15,7 +15,7 @@ import (
 )
 
 // TestVictims compares Preempt with a search that lets each candidate stay in turn,
-// and the best node of all with the best of those that Distinct leaves.
+// and the best node of all with the best of those that are distinct.
 func TestVictims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		strategy := rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy")
@@ -25,7 +25,7 @@ func TestVictims(t *testing.T) {
 		for range 8 {
 			req := drawRequest(t, Pod{UID: "vip", Name: "vip", Priority: int32(rapid.IntRange(1, 4).Draw(t, "priority"))})
 			req.Containers = append(req.Containers, needs(t))
-			distinct := l.Distinct(worldNodes, req)
+			distinct := l.distinct(worldNodes, l.demands(req))
 			var best, bestDistinct *Preemption
 			for _, node := range worldNodes {
 				candidates := l.PotentialVictims(req).On(node)
@@ -67,7 +67,7 @@ func TestDistinct(t *testing.T) {
 	check := func(resource string, want ...string) {
 		t.Helper()
 		req := &Request{Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: full(resource), Count: 1}}}}}
-		if got := l.Distinct([]string{"b", "c", "a"}, req); !slices.Equal(got, want) {
+		if got := l.distinct([]string{"b", "c", "a"}, l.demands(req)); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", resource, got, want)
 		}
 	}
@@ -167,6 +167,20 @@ func crowded(t *rapid.T, strategy Strategy) *Ledger {
 		}
 	}
 	return l
+}
+
+// A pod that needs all that others leave is not given slots anew for each of them: counts tell that the rest are
+// too few.
+func TestPreemptChoosesSlotsFewTimes(t *testing.T) {
+	const pods = 100
+	h, candidates := needsAll(pods)
+	before := h.Looked()
+	if p := h.Preempt(Spread, "a", candidates); p == nil || len(p.Victims) != pods {
+		t.Fatalf("%+v", p)
+	}
+	if looked := h.Looked() - before; looked > 5*pods {
+		t.Errorf("slots were chosen with %d pods gone, want at most %d", looked, 5*pods)
+	}
 }
 
 // needs is a container that asks for something.

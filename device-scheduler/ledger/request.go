@@ -20,7 +20,7 @@ const (
 	Sidecar
 )
 
-// Request is what a pod asks for, its containers in the order of the pod's spec:
+// Request is what a pod asks for, its containers that ask for slots in the order of the pod's spec:
 // init containers and sidecars first.
 type Request struct {
 	Pod

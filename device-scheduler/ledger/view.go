@@ -200,6 +200,19 @@ func (dm *demand) asksFor(d *device) bool {
 	return d.config == dm.config && (dm.most > 0 || slices.Contains(dm.named, d))
 }
 
+// mayFit reports whether so many free slots, of so many Instances, may be enough. It leaves out what the pod
+// requests by name.
+func (dm *demand) mayFit(slots, instances int) bool {
+	all, distinct := max(dm.most, dm.together), dm.most
+	switch dm.config.unique() {
+	case "":
+		distinct = 0
+	case akriv0.UniquePerPod, akriv0.UniquePerNode:
+		distinct = all
+	}
+	return slots >= all && instances >= distinct
+}
+
 // decide finds what the demand needs. Where it decides something, Fit does the same by choosing slots.
 func (dm *demand) decide() {
 	sum, single, simple := 0, true, true

@@ -1,34 +1,35 @@
 package slotsearch
 
-// number numbers the slots of each Instance, in the order of the wants.
+// number numbers the slots of each Instance, in the order of the wants. Of each level those of containers that run
+// until the end come first, each with slots of its own. Other containers then use these as far as they can.
 func (p *Problem) number(wants []*Want) {
-	users := map[Pick][]int{}
-	alone := p.last() > 0 // some containers run alone: before or after them others can have their slots
 	for _, w := range wants {
+		span := p.Spans[w.Container]
+		next := map[*Instance]int{} // the slots before have been looked at for this want
 		w.Got = make([]Pick, 0, len(w.chosen))
 		for _, in := range w.chosen {
-			pick := Pick{Instance: in, Slot: len(in.Slots)}
-			if alone {
-				for pick.Slot = 0; pick.Slot < len(in.Slots) && !p.shares(w, pick, users[pick]); {
-					pick.Slot++
+			at := len(in.Slots)
+			if span.To < p.last {
+				for at = next[in]; at < len(in.Slots) && !in.Slots[at].serves(w, span); {
+					at++
 				}
-				users[pick] = append(users[pick], w.Container)
+				next[in] = at + 1
 			}
-			if pick.Slot == len(in.Slots) {
-				in.Slots = append(in.Slots, Slot{ByName: w.Instance != nil})
+			if at == len(in.Slots) {
+				in.Slots = append(in.Slots, Slot{ByName: w.Instance != nil, until: -1, from: p.last + 1})
 			}
-			w.Got = append(w.Got, pick)
+			if s := &in.Slots[at]; span.To < p.last {
+				s.until = span.To
+			} else {
+				s.from = span.From
+			}
+			w.Got = append(w.Got, Pick{Instance: in, Slot: at})
 		}
 	}
 }
 
-// shares reports whether a container can use a slot that others of the pod use before or
-// after it.
-func (p *Problem) shares(w *Want, pick Pick, users []int) bool {
-	for _, c := range users {
-		if p.Spans[c].meets(p.Spans[w.Container]) {
-			return false
-		}
-	}
-	return pick.Instance.Slots[pick.Slot].ByName == (w.Instance != nil)
+// serves reports whether the want's container, which runs in the span, can use the slot after some of the pod's
+// containers and before another.
+func (s *Slot) serves(w *Want, span Span) bool {
+	return s.ByName == (w.Instance != nil) && s.until < span.From && span.To < s.from
 }

@@ -23,13 +23,13 @@ type Problem struct {
 	Budget *Budget
 	// GaveUp is part of the answer: a want is short, and the search ended before it had tried everything.
 	GaveUp bool
+
+	last int // when all containers run that do so until the end
 }
 
 // Span is the time in which a container runs, both ends included. Containers with spans
 // that meet run together.
 type Span struct{ From, To int }
-
-func (s Span) meets(o Span) bool { return s.From <= o.To && o.From <= s.To }
 
 // Want is a container's request of one resource.
 type Want struct {
@@ -80,6 +80,9 @@ type Instance struct {
 type Slot struct {
 	ByName bool // it is asked for by name
 	Index  int  // for the caller, who knows which slots are free
+
+	until int // when the last of the containers ends that use it in turn; below 0 for none
+	from  int // when the one starts that uses it from then on; after all for none
 }
 
 // containers is a set of containers, a bit each.
@@ -136,8 +139,8 @@ func same(a, b containers) bool {
 func (p *Problem) add(in *Instance, container, level int) {
 	if in.inUse[level] == nil {
 		in.inUse[level], in.users[level] = in.time[level:level+1], in.word[level:level+1]
-		if last := p.last(); last > 0 {
-			in.inUse[level] = make([]int, last+1)
+		if p.last > 0 {
+			in.inUse[level] = make([]int, p.last+1)
 		}
 		if n := len(p.Spans); n > 64 {
 			in.users[level] = make(containers, n/64+1)
@@ -158,13 +161,4 @@ func (p *Problem) remove(in *Instance, container, level int) {
 		in.inUse[level][t]--
 	}
 	in.slots[level] = slices.Max(in.inUse[level])
-}
-
-// last is the time at which the app containers run, after all others have started.
-func (p *Problem) last() int {
-	last := 0
-	for _, s := range p.Spans {
-		last = max(last, s.To)
-	}
-	return last
 }

@@ -38,6 +38,9 @@ func (b *Budget) spend(steps int) {
 
 // Solve serves all wants. When it cannot, it returns the first one that is short.
 func (p *Problem) Solve() (short *Want) {
+	for _, s := range p.Spans {
+		p.last = max(p.last, s.To)
+	}
 	wants := p.turns()
 	s := &search{Problem: p, open: wants}
 	if short = s.firstFit(); short == nil {
@@ -70,7 +73,7 @@ func (p *Problem) turns() []*Want {
 	}
 	rank := func(w *Want) int {
 		n := 2 * (1 - w.level())
-		if p.Spans[w.Container].To < p.last() {
+		if p.Spans[w.Container].To < p.last {
 			n++
 		}
 		return n
@@ -122,7 +125,7 @@ func (s *search) firstFit() *Want {
 // reusable returns an Instance of which the container can use a slot that the pod has
 // anyway, nil if there is none.
 func (s *search) reusable(w *Want) *Instance {
-	if s.Spans[w.Container].To == s.last() {
+	if s.Spans[w.Container].To == s.last {
 		return nil // the slots so far are in use while it runs
 	}
 	for _, o := range s.Wants {
@@ -229,6 +232,9 @@ func (s *search) serve(w *Want, options []*Instance) bool {
 func (s *search) hardest() (at int, servable bool) {
 	least := 0
 	for i, w := range s.open {
+		if s.steps > s.limit {
+			return 0, false
+		}
 		spare := -w.Count
 		for _, in := range s.Instances {
 			if s.may(w, in) {
@@ -263,6 +269,9 @@ func (s *search) options(w *Want) []*Instance {
 	}
 	var options []option
 	for _, in := range s.Instances {
+		if s.steps > s.limit {
+			return nil
+		}
 		if !s.may(w, in) {
 			continue
 		}

@@ -111,6 +111,20 @@ func TestSolveIsBounded(t *testing.T) {
 	if spent := budget.spent.Load(); spent < tryMaxSteps || spent > tryMaxSteps+maxSteps {
 		t.Errorf("100 searches took %d steps, of at most %d", spent, tryMaxSteps)
 	}
+	wide := &Problem{Unique: akriv0.UniquePerNode, Budget: &Budget{}, Order: alone.Order}
+	for i := range 1000 { // of which one is too many
+		wide.Spans = append(wide.Spans, Span{})
+		wide.Wants = append(wide.Wants, &Want{Container: i, Count: 1})
+		if i > 0 {
+			wide.Instances = append(wide.Instances, &Instance{Name: fmt.Sprintf("%03d", i), Free: 1})
+		}
+	}
+	if wide.Solve() == nil || !wide.GaveUp {
+		t.Errorf("1000 containers: gave up: %v", wide.GaveUp)
+	}
+	if spent := wide.Budget.spent.Load(); spent > maxSteps+maxSteps/10 {
+		t.Errorf("a search for 1000 containers took %d steps, of at most %d", spent, maxSteps)
+	}
 	easy := problem(akriv0.UniquePerNode, []Span{{0, 0}}, map[string]int{"a": 1}, ask{0, 1, ""})
 	if easy.Budget = budget; easy.Solve() != nil {
 		t.Error("a problem that needs no second thought is not solved when the budget is spent")

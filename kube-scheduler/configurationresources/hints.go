@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
@@ -24,6 +23,7 @@ import (
 // longer counts against what a node advertises, or a DeviceClass has given up the name of a resource of
 // ours, or got it. All others the slot cache answers by activating the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	awaitsKubecri := func(pod *v1.Pod) bool { return p.met(pod, waitreason.KubecriAway) }
 	return []fwk.ClusterEventWithHint{
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
@@ -31,11 +31,11 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: p.ifAway(kubecripods.Came),
+			QueueingHintFn: kubecripods.Came(awaitsKubecri),
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
-			QueueingHintFn: p.ifAway(kubecripods.Moved),
+			QueueingHintFn: kubecripods.Moved(awaitsKubecri),
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
@@ -95,18 +95,6 @@ func (p *Plugin) afterAdvertisement(pod *v1.Pod, before, now *v1.Node) (helps bo
 func (p *Plugin) afterModeChange(pod *v1.Pod, before, now *v1.Node) bool {
 	return before != nil && now != nil && v1alpha1.ChoosesSlots(before) != v1alpha1.ChoosesSlots(now) &&
 		p.met(pod, waitreason.NotAdvertised)
-}
-
-// ifAway is the hint for pods that wait for a node's kubecri. Others are skipped.
-func (p *Plugin) ifAway(hint fwk.QueueingHintFn) fwk.QueueingHintFn {
-	return func(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-		answer, err := hint(logger, pod, oldObj, newObj)
-		// It is nearly always to skip: the Queue is not locked for that.
-		if answer == fwk.Queue && !p.met(pod, waitreason.KubecriAway) {
-			answer = fwk.QueueSkip
-		}
-		return answer, err
-	}
 }
 
 // afterDeletion requeues a pod that waits for what a node advertises when one that

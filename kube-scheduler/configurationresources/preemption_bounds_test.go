@@ -138,7 +138,7 @@ func TestPreemptionHasALimit(t *testing.T) {
 		}
 		vip := important("vip")
 		r.know(vip)
-		r.preemption.Limit = others / 3 * 2 // a node and its holder each
+		r.preemption.Limit = others / 3 * 3 // a node, its holder, and the node with the holder gone
 		for try, searches := range []int{others / 3, others / 3, others/3 + 1} {
 			node, status := "", (*fwk.Status)(nil)
 			n := r.searches(func() { node, status = r.postFilterOn(vip, names...) })

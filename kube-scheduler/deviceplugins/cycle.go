@@ -183,6 +183,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 	case c.ask == nil:
 		return nil
 	case kubecripods.Away(on):
+		if w, waits := p.cache.queue.Get(pod.UID); waits {
+			w.kubecriAway.Store(true)
+		}
 		return kubecripods.Refused()
 	}
 	c.scores.Store(name, v.score)

@@ -91,6 +91,8 @@ type waiting struct {
 	kind string // pods of one kind ask for the same: they fit a node alike
 	// faulted is whether a plugin that failed refused the pod when it was tried last.
 	faulted atomic.Bool
+	// kubecriAway is whether a node fitted the pod then whose kubecri was away.
+	kubecriAway atomic.Bool
 }
 
 // expect remembers a pod that is about to be tried.

@@ -48,9 +48,25 @@ func TestFilterWhileKubecriIsAway(t *testing.T) {
 	}
 }
 
-// Pods are tried when kubecri has come, and when a node's is to be no pod any more.
+// A pod that fits a node but for its kubecri, which is away, is tried when kubecri has come, and when a node's
+// is to be no pod any more. One that waits for something else is not: kubecri may be updated on all nodes.
 func TestHintsOfKubecri(t *testing.T) {
 	r := newRig(t, newMoody())
+	waits, full := widgets(t, "p", 1), widgets(t, "full", 2)
+	away := framework.NewNodeInfo()
+	node := r.addNode(t, "a", "1x1").DeepCopy()
+	node.Annotations[v1alpha1.KubecriNamespaceAnnotation] = "kubeslot-system"
+	away.SetNode(node)
+	for _, p := range []*v1.Pod{waits, full} {
+		r.create(t, p)
+		state := framework.NewCycleState()
+		if _, status := r.PreFilter(r.ctx, state, p, nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		if status := r.Filter(r.ctx, state, p, away); status.IsSuccess() {
+			t.Fatal("it fits")
+		}
+	}
 	registered, err := r.EventsToRegister(r.ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -65,22 +81,25 @@ func TestHintsOfKubecri(t *testing.T) {
 	for name, test := range map[string]struct {
 		event    fwk.ClusterEvent
 		old, now any
+		all      bool
 	}{
-		"a pod becomes Ready":           {podChanged, kubecriOn("a", v1.ConditionFalse), ready},
-		"a Ready pod is seen":           {podAdded, nil, ready},
-		"it is on the host now":         {annotated, inPod, host},
-		"it gives out another resource": {annotated, host, gives},
-		"it gives it out no more":       {annotated, gives, host},
+		"a pod becomes Ready":           {podChanged, kubecriOn("a", v1.ConditionFalse), ready, false},
+		"a Ready pod is seen":           {podAdded, nil, ready, false},
+		"it is on the host now":         {annotated, inPod, host, false},
+		"it gives out another resource": {annotated, host, gives, true},
+		"it gives it out no more":       {annotated, gives, host, true},
 	} {
-		queued := false
+		queued := map[*v1.Pod]bool{}
 		for _, e := range registered {
-			if e.Event.Resource == test.event.Resource && e.Event.ActionType&test.event.ActionType != 0 {
-				hint, err := e.QueueingHintFn(r.cache.logger, widgets(t, "p", 1), test.old, test.now)
-				queued = queued || hint == fwk.Queue && err == nil
+			for _, p := range []*v1.Pod{waits, full} {
+				if e.Event.Resource == test.event.Resource && e.Event.ActionType&test.event.ActionType != 0 {
+					hint, err := e.QueueingHintFn(r.cache.logger, p, test.old, test.now)
+					queued[p] = queued[p] || hint == fwk.Queue && err == nil
+				}
 			}
 		}
-		if !queued {
-			t.Errorf("%s: not tried", name)
+		if !queued[waits] || queued[full] != test.all {
+			t.Errorf("%s: tried are %v and, of one that waits for a device, %v", name, queued[waits], queued[full])
 		}
 	}
 }

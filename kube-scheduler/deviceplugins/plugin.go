@@ -131,15 +131,19 @@ func (*Plugin) Name() string { return Name }
 // annotations of nodes, and pods that end, the device cache answers by activating the pods that fit
 // then (package requeue).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	awaitsKubecri := func(pod *v1.Pod) bool {
+		w, waits := p.cache.queue.Get(pod.UID)
+		return waits && w.kubecriAway.Load()
+	}
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
 		QueueingHintFn: binding.AfterInputChange,
 	}, {
 		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
-		QueueingHintFn: kubecripods.Came,
+		QueueingHintFn: kubecripods.Came(awaitsKubecri),
 	}, {
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
-		QueueingHintFn: kubecripods.Moved,
+		QueueingHintFn: kubecripods.Moved(awaitsKubecri),
 	}, {
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation},
 		QueueingHintFn: informer.Hint(p.afterPluginResources),

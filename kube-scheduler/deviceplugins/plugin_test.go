@@ -49,6 +49,7 @@ func TestNothingToDo(t *testing.T) {
 	}{
 		"plain":                   {newRig(t, newMoody()), plain, true, true, ""},
 		"plain, no plugins":       {newRig(t), plain, true, true, ""},
+		"none of it":              {newRig(t, newMoody()), widgets(t, "none", 0), true, false, ""},
 		"in the spec, no plugins": {newRig(t), foreign, false, true, ""},
 		"in the spec":             {newRig(t, newMoody()), foreign, false, false, ""},
 		"annotation, no plugins":  {newRig(t), asking, false, true, `requests 1 of "example.com/widget" for container "main", and no device scheduler plugin is loaded`},

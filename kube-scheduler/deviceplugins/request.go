@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -88,10 +87,10 @@ func requestOf(pod *v1.Pod) (*request, error) {
 	addSpec(info, pod)
 	dropSlots(info)
 	dropZeros(info)
-	if !host.Asks(info) {
+	r := &request{pod: info, asked: list(info)}
+	if len(r.asked) == 0 {
 		return nil, nil
 	}
-	r := &request{pod: info, asked: list(info)}
 	if n := r.byAuthor(); n > maxNames {
 		return nil, fmt.Errorf("annotation %s requests %d resources: a pod may request at most %d of device scheduler plugins; split it into several", assignment.Annotation, n, maxNames)
 	}

@@ -54,6 +54,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
+func anybody(*v1.Pod) bool { return true }
+
 // Pods that wait for kubecri are tried when one of its pods becomes Ready, and at no other change of it.
 func TestCame(t *testing.T) {
 	ready, not := kubecri("x", v1.ConditionTrue), kubecri("x", v1.ConditionFalse)
@@ -72,7 +74,7 @@ func TestCame(t *testing.T) {
 		"what cannot be is": {"x", ready, fwk.Queue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Came(klog.Background(), &v1.Pod{}, tc.before, tc.now)
+			got, err := Came(anybody)(klog.Background(), &v1.Pod{}, tc.before, tc.now)
 			if got != tc.want || (err != nil) != (tc.before == "x") {
 				t.Errorf("%v, %v", got, err)
 			}
@@ -103,7 +105,7 @@ func TestMoved(t *testing.T) {
 		"what cannot be a node": {"x", in(""), fwk.Queue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Moved(klog.Background(), &v1.Pod{}, tc.before, tc.now)
+			got, err := Moved(anybody)(klog.Background(), &v1.Pod{}, tc.before, tc.now)
 			if got != tc.want || (err != nil) != (tc.before == "x") {
 				t.Errorf("%v, %v", got, err)
 			}

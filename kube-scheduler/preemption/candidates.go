@@ -24,7 +24,7 @@ const (
 	// MaxPreemptions bounds the preemptions that the best one is chosen from, each on
 	// another node, as DefaultPreemption's minCandidateNodesAbsolute does.
 	MaxPreemptions = 100
-	// DefaultLimit bounds the nodes and pods that are looked at for one try of a pod. Counts
+	// DefaultLimit bounds the nodes and pods that are looked at for one try of a pod, to the end of a node. Counts
 	// alone rule out most nodes where no preemption is possible, and these cost next to
 	// nothing; DefaultPreemption looks at each node's pods.
 	DefaultLimit = 10_000
@@ -63,7 +63,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			nodes = holders.Nodes(nodes)
 		}
 	})
-	choices, looked, outdated, read := 0, 0, false, budgets{}
+	choices, outdated, read := 0, false, budgets{}
 	for i := range nodes {
 		next := (from + i) % len(nodes)
 		node := nodes[next]
@@ -71,7 +71,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			e.Cache.Queue.Unfinished(types.UID(req.UID), from)
 			return nil, nil, context.Cause(ctx)
 		}
-		if looked >= cmp.Or(e.Limit, DefaultLimit) {
+		if i+holders.Looked() >= cmp.Or(e.Limit, DefaultLimit) {
 			if best == nil {
 				e.Cache.Queue.Unfinished(types.UID(req.UID), next)
 				return nil, nil, errLimit
@@ -79,10 +79,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			break
 		}
 		var candidates []ledger.Victim
-		e.Cache.Read(func(*ledger.Ledger) {
-			candidates = holders.On(node)
-			looked += 1 + len(candidates) + holders.EndingOn(node)
-		})
+		e.Cache.Read(func(*ledger.Ledger) { candidates = holders.On(node) })
 		candidates = e.protect(candidates, read)
 		var found *ledger.Preemption
 		e.Cache.Read(func(*ledger.Ledger) {

@@ -115,8 +115,10 @@ func addContainer(req *ledger.Request, c *v1.Container, role ledger.Role, slots 
 		}
 		cr.Resources = append(cr.Resources, ledger.ResourceRequest{Name: rest, Count: int(n)})
 	}
-	slices.SortFunc(cr.Resources, func(a, b ledger.ResourceRequest) int { return cmp.Compare(a.Name, b.Name) })
-	req.Containers = append(req.Containers, cr)
+	if len(cr.Resources) > 0 { // a pod may have tens of thousands of containers
+		slices.SortFunc(cr.Resources, func(a, b ledger.ResourceRequest) int { return cmp.Compare(a.Name, b.Name) })
+		req.Containers = append(req.Containers, cr)
+	}
 	return nil
 }
 

@@ -16,7 +16,7 @@ func (v *View) ways(l *ledger.Ledger, req *ledger.Request, open []string) []stri
 	first.Priority = math.MaxInt32 // pods end by themselves, too, whatever their priority
 	holdings := l.PotentialVictims(&first)
 	var found []*ledger.Preemption
-	for _, node := range l.Distinct(open, req) {
+	for _, node := range holdings.Nodes(open) {
 		candidates := holdings.On(node)
 		for i := range candidates {
 			candidates[i].Priority, candidates[i].Started = 0, candidates[i].Bound
