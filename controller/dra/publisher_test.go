@@ -322,6 +322,7 @@ func TestProblemOfPublishing(t *testing.T) {
 	r.inv.SetSlice(nodeReports("a", 1))
 	r.run()
 	r.eventually("the problem is known", func() bool { return strings.Contains(r.Problem("cam"), "of pool cam/a") })
+	r.eventually("it is said", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.changed) > 0 })
 	r.mu.Lock()
 	changed := slices.Clone(r.changed)
 	r.refuse = nil

@@ -55,7 +55,7 @@ func discover(t *testing.T, h *Handler, details string) *discoveries {
 // waitFor waits for a report that is as wanted and returns when it came.
 func (d *discoveries) waitFor(what string, want func(map[string]discovery.Device) bool) time.Time {
 	d.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		select {
 		case d.last = <-d.reports:
@@ -72,7 +72,7 @@ func (d *discoveries) waitFor(what string, want func(map[string]discovery.Device
 		case err := <-d.done:
 			d.t.Fatalf("Discover ended with %v while waiting for %s", err, what)
 		case <-deadline:
-			d.t.Fatalf("no report of %s within 30 s; the last was %+v", what, d.last)
+			d.t.Fatalf("no report of %s within two minutes; the last was %+v", what, d.last)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func send(t *testing.T, s *socket, packet []byte) {
 func nextQuery(t *testing.T, s *socket) (*dns.Msg, net.Addr) {
 	t.Helper()
 	buffer := make([]byte, maxPacketBytes)
-	if err := s.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := s.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	n, from, err := s.conn.ReadFrom(buffer)
@@ -198,8 +198,8 @@ func TestAsksOnEachInterfaceAndFamily(t *testing.T) {
 
 	// So is a family that comes later, though the service is asked for ever more rarely.
 	peer.cable("eth2", nil, []string{"10.9.0.2/24"}) // with link-local IPv6 alone
-	for range 3 {
-		asked("eth2", true) // the fourth comes 4 s after the third
+	for range 4 {
+		asked("eth2", true) // the fifth comes 8 s after the fourth
 	}
 	late := peer.open("eth2", false)
 	came := time.Now()
@@ -207,7 +207,7 @@ func TestAsksOnEachInterfaceAndFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	nextQuery(t, late)
-	if took := time.Since(came); took > 3*time.Second {
+	if took := time.Since(came); took > 7*time.Second {
 		t.Errorf("asked %v after the first IPv4 address came", took)
 	}
 
@@ -350,7 +350,7 @@ func TestFlood(t *testing.T) {
 		}
 		_ = responder.send(packet)
 	}
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		send(t, responder, lamp(t, 120, "10.7.0.77"))
 		select {
@@ -362,7 +362,7 @@ func TestFlood(t *testing.T) {
 			}
 		case <-time.After(200 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("the device was not found within 30 s after a flood")
+			t.Fatal("the device was not found within two minutes after a flood")
 		}
 	}
 }

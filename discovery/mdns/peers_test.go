@@ -169,7 +169,8 @@ func TestBonjourService(t *testing.T) {
 	say(t, lines, "ready")
 	const id = "Node Lamp._http._tcp"
 	fastest := time.Hour
-	for _, model := range []string{"one", "two"} {
+	for try := 0; try < 2 || fastest > goneWithin && try < 10; try++ {
+		model := fmt.Sprint("number-", try)
 		command("publish " + model)
 		say(t, lines, "up")
 		d.waitForIDs(id)

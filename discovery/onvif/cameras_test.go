@@ -137,12 +137,12 @@ func TestLogins(t *testing.T) {
 func TestHelloAndBye(t *testing.T) {
 	l := lan.New(t)
 	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
-	r.want(5*time.Second, "nothing")
+	r.want(time.Minute, "nothing")
 	for _, config := range []onvifcamera.Config{{}, {NoXAddrsInMatches: true}} {
 		camera, host := startCamera(t, l, config)
-		r.want(2*time.Second, "Hello", akriID(host, uuidA))
+		r.want(time.Minute, "Hello", akriID(host, uuidA))
 		camera.Stop()
-		r.want(2*time.Second, "Bye")
+		r.want(time.Minute, "Bye")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestSilence(t *testing.T) {
 	camera, host := startCamera(t, l, onvifcamera.Config{})
 	witness, _ := startCamera(t, l, onvifcamera.Config{UUID: uuidB}) // counts rounds
 	r := discover(t, &Handler{Interval: interval}, discovery.Request{Details: "uuids: {items: [" + uuidA + "]}"})
-	r.want(5*time.Second, "a camera that was there", akriID(host, uuidA))
+	r.want(time.Minute, "a camera that was there", akriID(host, uuidA))
 
 	await(t, "4 probes on each of 2 IP versions in each of 2 rounds", func() bool { return camera.Count("Probe") >= 16 })
 	asked := camera.Count("GetSystemDateAndTime")
@@ -191,14 +191,14 @@ func TestForgedBye(t *testing.T) {
 	l := lan.New(t)
 	camera, host := startCamera(t, l, onvifcamera.Config{})
 	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
-	r.want(5*time.Second, "the camera", akriID(host, uuidA))
+	r.want(time.Minute, "the camera", akriID(host, uuidA))
 	asked := camera.Count("GetSystemDateAndTime")
 	camera.Bye()
 	await(t, "questions whether the Bye is true", func() bool { return camera.Count("GetSystemDateAndTime") >= asked+3 })
 	r.wantNone("a Bye of a camera that is there")
 	camera.StopHTTP()
 	camera.Bye()
-	r.want(2*time.Second, "a Bye of a camera that does not answer")
+	r.want(time.Minute, "a Bye of a camera that does not answer")
 }
 
 func TestFilters(t *testing.T) {
@@ -227,7 +227,10 @@ func TestFilters(t *testing.T) {
 	} {
 		r := discover(t, h, discovery.Request{Details: details})
 		checks[details] = func(t *testing.T) {
-			devices := r.next(10*time.Second, "the first round")
+			devices := r.next(time.Minute, "the first round")
+			for len(devices) < len(want) { // where the machine is busy
+				devices = r.next(time.Minute, "a later round")
+			}
 			if diff := cmp.Diff(want, ids(devices)); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
 			}
@@ -251,14 +254,14 @@ func TestAddressChanges(t *testing.T) {
 	h := &Handler{Interval: testInterval}
 	akri := discover(t, h, discovery.Request{})
 	better := discover(t, h, discovery.Request{Details: "identity: uuid"})
-	akri.want(5*time.Second, "the camera", akriID(host, uuidA))
-	better.want(5*time.Second, "the camera", uuidA)
+	akri.want(time.Minute, "the camera", akriID(host, uuidA))
+	better.want(time.Minute, "the camera", uuidA)
 
 	url := fmt.Sprintf("http://[%s]/onvif/device_service", host.IPv6)
 	camera.SetXAddrs(url)
 	camera.Hello()
-	akri.want(2*time.Second, "the new address", url+"-"+uuidA)
-	if devices := better.want(2*time.Second, "the new address", uuidA); devices[0].Properties[ServiceURLProperty] != url {
+	akri.want(time.Minute, "the new address", url+"-"+uuidA)
+	if devices := better.want(time.Minute, "the new address", uuidA); devices[0].Properties[ServiceURLProperty] != url {
 		t.Errorf("reported %v, want %s", devices, url)
 	}
 }
@@ -272,7 +275,7 @@ func TestSameUUIDTwice(t *testing.T) {
 	first, a := startCamera(t, l, onvifcamera.Config{})
 	_, b := startCamera(t, l, onvifcamera.Config{})
 	r := discover(t, &Handler{Interval: testInterval}, discovery.Request{})
-	r.want(5*time.Second, "both cameras", akriID(a, uuidA), akriID(b, uuidA))
+	r.want(time.Minute, "both cameras", akriID(a, uuidA), akriID(b, uuidA))
 	await(t, "four rounds", func() bool { return first.Count("Probe") >= 32 })
 	r.wantNone("both are there")
 	first.Kill()
@@ -289,7 +292,7 @@ func TestConfigurationsShareProbes(t *testing.T) {
 		all = append(all, discover(t, h, discovery.Request{}))
 	}
 	for _, r := range all {
-		r.want(5*time.Second, "the camera", akriID(host, uuidA))
+		r.want(time.Minute, "the camera", akriID(host, uuidA))
 	}
 	if n := camera.Count("Probe"); n > 8 {
 		t.Errorf("the camera heard %d probes, want those of one scan: 8", n)
@@ -299,13 +302,13 @@ func TestConfigurationsShareProbes(t *testing.T) {
 	h.scan.started = h.scan.started.Add(-time.Hour)
 	h.mu.Unlock()
 	late := discover(t, h, discovery.Request{})
-	late.want(2*time.Second, "a camera that is known", akriID(host, uuidA))
+	late.want(time.Minute, "a camera that is known", akriID(host, uuidA))
 	for _, r := range all {
 		r.stop()
 	}
 	late.wantNone("others ended")
 	camera.Stop()
-	late.want(2*time.Second, "Bye")
+	late.want(time.Minute, "Bye")
 	late.stop()
 	if h.scan != nil || h.users != 0 {
 		t.Errorf("the scan runs on: %d users", h.users)
@@ -316,21 +319,22 @@ func TestNewInterface(t *testing.T) {
 	first, second := lan.New(t), lan.NewOn(t, "eth1")
 	_, host := startCamera(t, first, onvifcamera.Config{})
 	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
-	r.want(5*time.Second, "the camera", akriID(host, uuidA))
+	r.want(time.Minute, "the camera", akriID(host, uuidA))
 	_, other := startCamera(t, second, onvifcamera.Config{UUID: uuidB})
-	r.want(2*time.Second, "a camera on the second interface", akriID(host, uuidA), akriID(other, uuidB))
+	r.want(time.Minute, "a camera on the second interface", akriID(host, uuidA), akriID(other, uuidB))
 	third := lan.NewOn(t, "eth2")
 	_, last := startCamera(t, third, onvifcamera.Config{UUID: "c"})
 	third.Unplug()
 	third.PlugIn()
-	r.want(5*time.Second, "a camera on an interface that came later", akriID(host, uuidA), akriID(other, uuidB), akriID(last, "c"))
+	r.want(time.Minute, "a camera on an interface that came later",
+		akriID(host, uuidA), akriID(other, uuidB), akriID(last, "c"))
 }
 
 // Akri finds no camera over IPv6. An address of link scope is asked by the right interface.
 func TestIPv6Alone(t *testing.T) {
 	l := lan.New(t)
 	r := discover(t, &Handler{Interval: time.Hour}, discovery.Request{})
-	r.want(5*time.Second, "nothing")
+	r.want(time.Minute, "nothing")
 	want := []string{}
 	for i, remove := range []func(net.IP) bool{
 		func(ip net.IP) bool { return ip.To4() != nil },
@@ -364,6 +368,6 @@ func TestIPv6Alone(t *testing.T) {
 		id := fmt.Sprintf("camera-%d", i)
 		startCameraOn(t, host, onvifcamera.Config{UUID: id})
 		want = append(want, fmt.Sprintf("http://[%s]/onvif/device_service-%s", address, id))
-		r.want(2*time.Second, "Hello over IPv6 alone", want...)
+		r.want(time.Minute, "Hello over IPv6 alone", want...)
 	}
 }

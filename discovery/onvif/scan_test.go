@@ -98,7 +98,8 @@ func TestWarnings(t *testing.T) {
 			h.scan.sightings.full = tc.full
 			return true, nil
 		})
-		r.want(10*time.Second, "nothing")
+		r.want(time.Minute, "nothing")
+		await(t, "the warning", func() bool { return tc.want == "" || len(r.warnings) > 0 })
 		r.stop()
 		close(r.warnings)
 		var got []string

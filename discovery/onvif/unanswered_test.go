@@ -22,7 +22,7 @@ func TestACameraThatCannotBeAsked(t *testing.T) {
 	h := &Handler{Interval: testInterval}
 	r := discover(t, h, discovery.Request{})
 	others := discover(t, h, discovery.Request{Details: "uuids: {items: [" + uuidB + "]}"})
-	r.want(10*time.Second, "a camera that is left out")
+	r.want(time.Minute, "a camera that is left out")
 	select {
 	case warning := <-r.warnings:
 		for _, part := range []string{uuidA, "announced by " + host.IPv4.String(), "cannot be asked",
@@ -31,8 +31,8 @@ func TestACameraThatCannotBeAsked(t *testing.T) {
 				t.Errorf("warned of %q, which lacks %q", warning, part)
 			}
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("no warning within 20 s")
+	case <-time.After(time.Minute):
+		t.Fatal("no warning within a minute")
 	}
 	rounds := camera.Count("Probe") + 16
 	await(t, "two rounds", func() bool { return camera.Count("Probe") >= rounds })

@@ -69,7 +69,7 @@ func (d *discovering) end() {
 		if !errors.Is(err, context.Canceled) {
 			d.t.Errorf("Discover() = %v after its context ended", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		d.t.Error("Discover() goes on after its context ended")
 	}
 }
@@ -77,7 +77,7 @@ func (d *discovering) end() {
 // await waits until something holds of all reports and warnings.
 func (d *discovering) await(what string, holds func() bool) {
 	d.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		d.mu.Lock()
 		held := holds()
@@ -122,12 +122,12 @@ func (d *discovering) warns(parts ...string) {
 	})
 }
 
-// await waits for a condition, 30 s at most.
+// await waits for a condition, two minutes at most.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 30 s in vain for %s", what)
+			t.Fatalf("waited two minutes in vain for %s", what)
 		}
 	}
 }
@@ -378,10 +378,9 @@ func TestServersOfAURLAreBounded(t *testing.T) {
 		}
 	})
 	d := discover(t, &Handler{}, urls(s.url))
-	d.await("a report", func() bool { return len(d.reports) > 0 })
-	if n := len(d.reports[0].Devices); n != maxServers {
-		t.Errorf("%d devices, want %d", n, maxServers)
-	}
+	d.await("as many devices as there may be", func() bool {
+		return len(d.reports) > 0 && len(d.reports[len(d.reports)-1].Devices) == maxServers
+	})
 	d.warns(s.url + " names more than 2500 servers")
 }
 
@@ -397,7 +396,7 @@ func TestAsksOnlySomeAtATime(t *testing.T) {
 	d := discover(t, &Handler{askTimeout: time.Minute}, urls(list...))
 	asked := func(want int) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 			var n int
 			s.set(func() { n = s.asked })
 			if n >= want {

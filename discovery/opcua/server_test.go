@@ -1,6 +1,7 @@
 package opcua
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"github.com/gopcua/opcua/id"
 	"github.com/gopcua/opcua/ua"
 	"github.com/gopcua/opcua/uacp"
+
+	"github.com/kubeslot/kubeslot/test/need"
 )
 
 // fakeServer answers as a server or a discovery server does, with what the test wants.
@@ -30,7 +33,7 @@ type fakeServer struct {
 func serve(t *testing.T, applications ...*ua.ApplicationDescription) *fakeServer {
 	t.Helper()
 	s := &fakeServer{t: t, applications: applications}
-	s.listen("127.0.0.1:0")
+	s.listen(fmt.Sprint("127.0.0.1:", need.Port(t))) // which it has again when it is restarted
 	return s
 }
 

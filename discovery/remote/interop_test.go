@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/npm"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
@@ -92,13 +92,8 @@ func (h *jsHandler) sees(t *testing.T, response string) {
 // registers, streams, is cancelled, refuses, is killed and comes back.
 func TestAHandlerInJavaScript(t *testing.T) {
 	modules := npm.Install(t, "@grpc/grpc-js@1.14.7", "@grpc/proto-loader@0.8.1")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // a port that is free now
 	for name, endpoint := range map[string]string{
-		"unix socket": "", "network": "http://" + l.Addr().String(),
+		"unix socket": "", "network": fmt.Sprint("http://127.0.0.1:", need.Port(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, nil)

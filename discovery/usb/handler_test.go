@@ -213,10 +213,10 @@ func TestEndsAtOnce(t *testing.T) {
 	if err := <-d.done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Discover() = %v, want %v", err, context.Canceled)
 	}
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("Discover() returned %v after its context ended", took)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() >= goroutines {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines are left, of %d", runtime.NumGoroutine(), goroutines)

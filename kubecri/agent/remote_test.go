@@ -102,7 +102,7 @@ func holds(t *testing.T, api *api, id string) (stop func()) {
 func await(t *testing.T, api *api, want string) {
 	t.Helper()
 	is := ""
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var ids []string
 		problems := 0
 		for _, s := range api.slices(t) {

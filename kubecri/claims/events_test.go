@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -131,18 +132,19 @@ func TestWhatStartsPastUsIsLookedAtUponItsEvent(t *testing.T) {
 // CRI-O has events only with enable_pod_events, and else ends each stream at once: asked
 // again each second, it would be listed each second.
 func TestRuntimeThatEndsStreamsAtOnce(t *testing.T) {
-	f := start(t, newAPI(t, 1, nil), &fakeRuntime{}, setup{})
-	f.kill() // its own loop
-	f.runtime.events = make(chan *runtimeapi.ContainerEventResponse, 2)
-	f.runtime.events <- nil
-	if err := crilist.Events(t.Context(), f.runtime, func(*runtimeapi.ContainerEventResponse) {}); status.Code(err) != codes.Unimplemented {
-		t.Errorf("a stream that ended before any event: %v", err)
-	}
-	f.runtime.events <- event("another", stopped)
-	f.runtime.events <- nil
-	if err := crilist.Events(t.Context(), f.runtime, func(*runtimeapi.ContainerEventResponse) {}); status.Code(err) == codes.Unimplemented {
-		t.Errorf("a stream that ended after an event: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse, 2)}
+		happened := func(*runtimeapi.ContainerEventResponse) {}
+		r.events <- nil
+		if err := crilist.Events(t.Context(), r, happened); status.Code(err) != codes.Unimplemented {
+			t.Errorf("a stream that ended before any event: %v", err)
+		}
+		r.events <- event("another", stopped)
+		r.events <- nil
+		if err := crilist.Events(t.Context(), r, happened); status.Code(err) == codes.Unimplemented {
+			t.Errorf("a stream that ended after an event: %v", err)
+		}
+	})
 }
 
 func TestDrainWaitsForReleases(t *testing.T) {

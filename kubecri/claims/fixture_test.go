@@ -251,7 +251,9 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		return &fixture{c, a, r, events, kill}
 	}
 	// What is deleted between a list and its watch goes unseen with this fake.
-	await(t, "the informers", func() bool { return watches(a, a.kube, s.pods) >= before+4 })
+	await(t, "the informers", func() bool {
+		return watches(a, a.kube, s.pods) >= before+4 && c.config.Pods.Informer().HasSynced()
+	})
 	if !r.down {
 		if err := c.ready(t.Context(), &Request{}); err != nil {
 			t.Fatal(err)

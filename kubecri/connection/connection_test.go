@@ -53,7 +53,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 // Requests that begin together, and go on together, share one connection.
 func TestOneConnectionForAll(t *testing.T) {
 	config, connections, arrived, release := api(t)
-	client, err := New(config)
+	client, err := newClient(config, time.Hour) // a first dial that takes long has others dial, too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -297,6 +297,7 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); config.Claims.Run(ctx) }()
+	<-config.Claims.Listed() // it asks the runtime no more by itself
 	r.kill = sync.OnceFunc(func() { cancel(); <-ended; ours.Shutdown(); core.Shutdown() })
 	t.Cleanup(r.kill)
 	return r

@@ -13,6 +13,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	testclock "k8s.io/utils/clock/testing"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -151,6 +152,7 @@ func TestWatchHealth(t *testing.T) {
 	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
+	r.Clock = testclock.NewFakeClock(time.Now()) // or the first is sent again after a while
 	reports := make(chan kubeletplugin.DeviceHealthReport)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

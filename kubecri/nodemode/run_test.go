@@ -4,12 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
@@ -36,9 +38,19 @@ func newWriter(t *testing.T, client kubernetes.Interface, nodes coreinformers.No
 // for the next look, and nothing is written when nothing changes.
 func TestAmountsFollow(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1"}})
 	// No news of the node: what wakes the writer is Wake alone.
 	client.PrependWatchReactor("nodes", func(ktesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
+	version := 1 // as an API server counts it: without it a second look patches what the cache does not show
+	client.PrependReactor("patch", "nodes", func(a ktesting.Action) (bool, runtime.Object, error) {
+		handled, obj, err := ktesting.ObjectReaction(client.Tracker())(a)
+		if node, ok := obj.(*corev1.Node); ok {
+			version++
+			node.ResourceVersion = strconv.Itoa(version)
+			err = client.Tracker().Update(a.GetResource(), node, "")
+		}
+		return handled, obj, err
+	})
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()
 	var mu sync.Mutex

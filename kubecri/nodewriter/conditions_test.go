@@ -40,8 +40,10 @@ func TestConditionsThatAreNews(t *testing.T) {
 // The node says what was set last, the kubelet's conditions stay, and nothing is written
 // that the node says already.
 func TestConditions(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1"}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	client := fake.NewClientset(node)
+	countVersions(client)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	r, err := New(Config{Node: "a", Client: client, Nodes: factory.Core().V1().Nodes()})
 	if err != nil {

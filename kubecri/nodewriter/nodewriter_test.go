@@ -31,6 +31,21 @@ type rig struct {
 	wants  map[string]string
 }
 
+// countVersions has the client count the versions of node a, which begins with 1, as an API server does: a cache that
+// is behind is known to be.
+func countVersions(client *fake.Clientset) {
+	version := 1
+	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		handled, obj, err := clienttesting.ObjectReaction(client.Tracker())(action)
+		if node, ok := obj.(*corev1.Node); ok {
+			version++
+			node.ResourceVersion = strconv.Itoa(version)
+			err = client.Tracker().Update(action.GetResource(), node, "")
+		}
+		return handled, obj, err
+	})
+}
+
 func newRig(t *testing.T, client *fake.Clientset) *rig {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -91,9 +106,15 @@ func says(want map[string]string) func(*corev1.Node) bool {
 
 // What all parts want is in one patch.
 func TestOnePatch(t *testing.T) {
-	r := newRig(t, fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+	client := fake.NewClientset()
+	countVersions(client)
+	r := newRig(t, client)
 	wants := map[string]string{"first": "1", "second": "2", "third": "3"}
 	r.want(wants)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1"}}
+	if err := client.Tracker().Add(node); err != nil { // now that all is wanted
+		t.Fatal(err)
+	}
 	r.await(t, "all annotations", says(wants))
 	if patches := r.patches(); len(patches) != 1 {
 		t.Errorf("patches %q, want one", patches)
@@ -121,16 +142,7 @@ func TestCacheIsBehind(t *testing.T) {
 		return true,
 			watch.NewFake(), nil
 	})
-	version := 1
-	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		handled, obj, err := clienttesting.ObjectReaction(client.Tracker())(action)
-		if node, ok := obj.(*corev1.Node); ok {
-			version++
-			node.ResourceVersion = strconv.Itoa(version)
-			err = client.Tracker().Update(action.GetResource(), node, "")
-		}
-		return handled, obj, err
-	})
+	countVersions(client)
 	r := newRig(t, client)
 	for _, wants := range []map[string]string{{"first": "1"}, {"first": "1", "second": "2"},
 		{"first": "1", "second": "2", "third": "3"}} {

@@ -280,11 +280,12 @@ func TestSocketsEndlessWatch(t *testing.T) {
 		}
 		return nil
 	})
-	if took := time.Since(began); took < 700*time.Millisecond {
+	n, took := len(sent), time.Since(began)
+	if took < 700*time.Millisecond {
 		t.Errorf("five states in %s", took)
 	}
-	if n := len(sent); n > 50 {
-		t.Errorf("%d states were sent, and a plugin is to wait", n)
+	if most := 45 + int(took/(200*time.Millisecond)); n > most { // as many are read, and some are on the way
+		t.Errorf("%d states were sent within %s, and a plugin is to wait", n, took)
 	}
 }
 

@@ -104,7 +104,7 @@ deviceSpecs: [{containerPath: /dev/cam0, hostPath: %s, permissions: r}]
 	})
 	took := time.Since(stopped)
 	t.Logf("released %s after its sandbox stopped", took.Round(time.Millisecond))
-	if took > 5*time.Second { // the grace is 20 s, a resync comes every 30 s
+	if took > 10*time.Second { // the grace is 20 s, a resync comes every 30 s
 		t.Error("too late for an event")
 	}
 	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))

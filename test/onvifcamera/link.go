@@ -136,7 +136,7 @@ func openIPv6(i net.Interface, addresses []netip.Addr) (*link, error) {
 	}
 	local := addresses[len(addresses)-1].WithZone(zone)
 	own, err := listen("udp6", net.JoinHostPort(local.String(), port))
-	for deadline := time.Now().Add(5 * time.Second); errors.Is(err, unix.EADDRNOTAVAIL) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, unix.EADDRNOTAVAIL) && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond) // the kernel still looks for others with the address
 		own, err = listen("udp6", net.JoinHostPort(local.String(), port))
 	}

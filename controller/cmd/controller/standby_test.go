@@ -71,7 +71,7 @@ func TestSourcesOfAProcessThatDoesNotLead(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for tick := time.Tick(time.Millisecond); tries.Load() < 20; {
 		select {
 		case <-tick:

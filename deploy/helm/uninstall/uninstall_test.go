@@ -133,7 +133,7 @@ func TestRunCleansEachNodeOnceAndDeletesWhatIsTheReleases(t *testing.T) {
 	},
 		configuration("charts", of("kubeslot", "post-install,post-rollback")), configuration("of-another", of("other", "post-install")),
 		configuration("adopted", of("kubeslot", "")), ready)
-	if err := c.run(t, 10*time.Second); err != nil {
+	if err := c.run(t, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]bool{"a": true, "b": true}, c.ran); diff != "" {
@@ -252,7 +252,7 @@ func TestRunWaitsForTheReleasesPods(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	if err := c.run(t, 10*time.Second); err != nil {
+	if err := c.run(t, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if !c.ran["a"] {
@@ -275,7 +275,7 @@ func TestRunGoesOnWhenTheAPIServerIsBack(t *testing.T) {
 			return times <= 2, nil, errors.New("connection refused")
 		})
 	}
-	if err := c.run(t, 10*time.Second); err != nil || !c.ran["a"] {
+	if err := c.run(t, time.Minute); err != nil || !c.ran["a"] {
 		t.Errorf("Run() = %v, with a pod on the node: %t", err, c.ran["a"])
 	}
 }
@@ -294,7 +294,7 @@ func TestRunDeletesTheObjectsOfDRA(t *testing.T) {
 	c.kube.PrependReactor("delete", "deviceclasses", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return a.(clienttesting.DeleteAction).GetName() == "cam.slots.kubeslot.io", nil, refused
 	})
-	if err := c.run(t, 10*time.Second); !errors.Is(err, refused) ||
+	if err := c.run(t, time.Minute); !errors.Is(err, refused) ||
 		!strings.Contains(err.Error(), "delete DeviceClass cam.slots.kubeslot.io: ") {
 		t.Errorf("Run() = %v, want %v", err, refused)
 	}
@@ -319,7 +319,7 @@ func TestRunWithoutDRA(t *testing.T) {
 		resource := a.GetResource()
 		return resource.Group == "resource.k8s.io", nil, apierrors.NewNotFound(resource.GroupResource(), "")
 	})
-	if err := c.run(t, 10*time.Second); err != nil {
+	if err := c.run(t, time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -330,7 +330,7 @@ func TestRunWithoutTheKinds(t *testing.T) {
 	c.client.PrependReactor("list", "configurations", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
 	})
-	if err := c.run(t, 10*time.Second); err != nil {
+	if err := c.run(t, time.Minute); err != nil {
 		t.Error(err)
 	}
 }

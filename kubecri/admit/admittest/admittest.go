@@ -131,7 +131,7 @@ func NoPods() corelisters.PodLister {
 // WantUsage waits until slot cam-a1-0 is used as wanted, in the form of deviceUsage.
 func (w *World) WantUsage(t testing.TB, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		usage := ""
 		claim, err := w.Client.KubeslotV1alpha1().SlotClaims().Get(context.Background(), "cam-a1-0", metav1.GetOptions{})
 		if err == nil {

@@ -224,7 +224,7 @@ func createContainer(t *testing.T, socket string) error {
 func within(t *testing.T, what string, passes func() error) {
 	t.Helper()
 	var err error
-	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); {
+	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); {
 		if err = passes(); err == nil {
 			return
 		}

@@ -123,7 +123,7 @@ func TestManyLargeListsFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources, _ := registry.Sources("large")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var reported atomic.Int32
 	var running sync.WaitGroup

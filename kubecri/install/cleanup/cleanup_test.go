@@ -51,8 +51,8 @@ func node() *corev1.Node {
 
 func quickly(t *testing.T) {
 	first, second := usual, devicePlugin
-	usual = patience{time.Millisecond, 5 * time.Millisecond, 300 * time.Millisecond}
-	devicePlugin = patience{time.Millisecond, 100 * time.Millisecond, 10 * time.Second}
+	usual = patience{time.Millisecond, 5 * time.Millisecond, time.Minute}
+	devicePlugin = patience{time.Millisecond, 100 * time.Millisecond, time.Minute}
 	t.Cleanup(func() { usual, devicePlugin = first, second })
 }
 
@@ -208,6 +208,9 @@ func TestPutBack(t *testing.T) {
 		times int
 		says  string
 	}{{1, ""}, {1 << 30, "somebody puts"}} {
+		if test.says != "" {
+			usual.atMost = 300 * time.Millisecond
+		}
 		kube := kubefake.NewClientset(node())
 		left := test.times
 		kube.PrependReactor("get", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {

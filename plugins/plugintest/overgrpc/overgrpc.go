@@ -23,7 +23,7 @@ import (
 
 const (
 	// deadline is how long a plugin may take to be ready.
-	deadline = 30 * time.Second
+	deadline = 2 * time.Minute
 	// lookInterval is how often a device is asked what the node has.
 	lookInterval = 10 * time.Millisecond
 )

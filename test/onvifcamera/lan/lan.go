@@ -279,7 +279,7 @@ func (l *LAN) awaitUp(h *netlink.Handle, index int) {
 
 func (l *LAN) await(what string, condition func() (bool, error)) {
 	l.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		ok, err := condition()
 		if err != nil {
 			l.t.Fatalf("waiting for %s: %v", what, err)
@@ -288,7 +288,7 @@ func (l *LAN) await(what string, condition func() (bool, error)) {
 			return
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("waited 10 s in vain for %s", what)
+			l.t.Fatalf("waited a minute in vain for %s", what)
 		}
 	}
 }

@@ -165,7 +165,7 @@ func TestSettledWhileARequestFailsAgainAndAgain(t *testing.T) {
 		}
 	})
 	<-refused
-	patient, enough := context.WithTimeout(ctx, 30*time.Second)
+	patient, enough := context.WithTimeout(ctx, 2*time.Minute)
 	defer enough()
 	for range 2 { // also of those that ask later
 		if err := guard.Settled(patient); err != nil {
