@@ -151,3 +151,29 @@ func TestHealthOf(t *testing.T) {
 		}
 	}
 }
+
+// A few slots that others have are tried in turn; where there are many, the API server is asked once who has them.
+func TestManyOthersHaveSlots(t *testing.T) {
+	for others, lists := range map[int]int{3: 0, 20: 1} {
+		a := newAPI(configuration(30))
+		r := start(t, a, here, t.TempDir())
+		for i := range others {
+			a.put(t, fmt.Sprintf("%s-%d", camera, i), v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
+		}
+		a.ClearActions()
+		if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
+			t.Fatal(err)
+		}
+		verbs := map[string]int{}
+		for _, action := range a.Actions() {
+			verbs[action.GetVerb()]++
+		}
+		if verbs["list"] != lists || verbs["create"] > maxTries+1 {
+			t.Errorf("%d slots are taken: %v, want %d lists", others, verbs, lists)
+		}
+		if a.claimed(t)[fmt.Sprintf("%s-%d", camera, others)] != "dra.u1.s0" {
+			t.Errorf("%d slots are taken: %v", others, a.claimed(t))
+		}
+		r.kill()
+	}
+}
