@@ -159,7 +159,8 @@ func TestNodesPublishNoDevices(t *testing.T) {
 		"driver: slots.kubeslot.io, allNodes: true": "",
 	} {
 		for _, old := range []string{"", of("driver: gpu.example.com, nodeName: a")} {
-			expect(t, p, request{by: kubelet("a"), resource: slices, kind: "ResourceSlice", object: of(spec), old: old}, want)
+			r := request{by: kubelet("a"), resource: slices, kind: "ResourceSlice", object: of(spec), old: old}
+			expect(t, p, r, want)
 		}
 	}
 }

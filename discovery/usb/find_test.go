@@ -308,11 +308,13 @@ func TestADeviceKeepsItsName(t *testing.T) {
 		restarted  bool
 	}{
 		{what: "one", plugged: []string{"zigbee"}, want: "1-2=" + zigbeeID},
-		{what: "a second", plugged: []string{"zigbee", "zigbee-clone"}, want: "1-2=" + zigbeeID + " 1-12=10c4:ea60@" + port + "12"},
+		{what: "a second", plugged: []string{"zigbee", "zigbee-clone"},
+			want: "1-2=" + zigbeeID + " 1-12=10c4:ea60@" + port + "12"},
 		{what: "both after a restart", plugged: []string{"zigbee", "zigbee-clone"}, restarted: true,
 			want: "1-2=" + zigbeeID + " 1-12=10c4:ea60@" + port + "12"},
 		{what: "the second alone", plugged: []string{"zigbee-clone"}, want: "1-12=10c4:ea60@" + port + "12"},
-		{what: "the second alone after a restart", plugged: []string{"zigbee-clone"}, restarted: true, want: "1-12=10c4:ea60@" + port + "12"},
+		{what: "the second alone after a restart", plugged: []string{"zigbee-clone"}, restarted: true,
+			want: "1-12=10c4:ea60@" + port + "12"},
 		{what: "the first is back, and nothing knows its name", plugged: []string{"zigbee", "zigbee-clone"},
 			want: "1-2=10c4:ea60@" + port + "2 1-12=10c4:ea60@" + port + "12"},
 	} {

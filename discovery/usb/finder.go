@@ -105,7 +105,8 @@ func (f *finder) find() (found map[string]discovery.Device, warnings []string) {
 				ports = append(ports, m.device.port)
 			}
 			warnings = append(warnings, fmt.Sprintf(
-				"the devices at ports %s have the same serial number %.64q: those that came later are told apart by port; with identity: port their names do not depend on which of them came first",
+				"the devices at ports %s have the same serial number %.64q: those that came later go by their ports; "+
+					"with identity: port their names do not depend on which of them came first",
 				strings.Join(ports, ", "), matches[0].device.serial))
 		}
 		for _, m := range matches {

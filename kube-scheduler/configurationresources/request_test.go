@@ -78,7 +78,8 @@ func TestRequests(t *testing.T) {
 		"0 in requests":       {app: of(requests("main", "akri.sh/cam=0"))},
 		"0 in limits":         {init: of(limits("first", "akri.sh/cam=0")), app: of(limits("main", "akri.sh/cam=0"))},
 		"0 beside more": {
-			app: of(requests("none", "akri.sh/cam=0"), requests("main", "akri.sh/cam=1", "akri.sh/mic=0")), want: "main cam=1"},
+			app:  of(requests("none", "akri.sh/cam=0"), requests("main", "akri.sh/cam=1", "akri.sh/mic=0")),
+			want: "main cam=1"},
 		"ordered by name": {
 			app: of(requests("main", "akri.sh/mic=1", "akri.sh/cam-8120fe=1", "akri.sh/cam=3", "akri.sh/arm=4")), want: "main arm=4 cam=3 cam-8120fe=1 mic=1"},
 		"whole, in other words": {
@@ -89,7 +90,8 @@ func TestRequests(t *testing.T) {
 			app:  of(requests("main", "akri.sh/cam=2"), requests("idle")),
 			want: "first (init) cam=3, side (sidecar) cam=1, second (init) mic=1, main cam=2"},
 		"only a sidecar asks": {
-			init: of(restarts(requests("side", "akri.sh/cam=1"), always)), app: of(requests("main")), want: "side (sidecar) cam=1"},
+			init: of(restarts(requests("side", "akri.sh/cam=1"), always)), app: of(requests("main")),
+			want: "side (sidecar) cam=1"},
 		"only an init container asks, in limits": {
 			init: of(limits("first", "akri.sh/cam=1")), app: of(requests("main")), want: "first (init) cam=1"},
 		// With these policies an init container ends before the next one starts.

@@ -121,7 +121,8 @@ func TestAHandlerKnowsWhatWasReportedBefore(t *testing.T) {
 		a.stop()
 		slice := api.slices(t)[0]
 		slice.Spec.Devices[1].Gone, slice.Spec.Devices[1].Unschedulable = true, true
-		if _, err := api.KubeslotV1alpha1().DeviceSlices().Update(t.Context(), &slice, metav1.UpdateOptions{}); err != nil {
+		client := api.KubeslotV1alpha1().DeviceSlices()
+		if _, err := client.Update(t.Context(), &slice, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		handler := silent()

@@ -43,8 +43,8 @@ type result struct {
 
 // allocated is what the ResourceClaim is to have here: its results that are of our driver. It holds nothing yet.
 func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
-	p := &preparedClaim{Broker: claim.Labels[akriv0.BrokerLabel], ResourceClaimReference: v1alpha1.ResourceClaimReference{
-		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}}
+	of := v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	p := &preparedClaim{Broker: claim.Labels[akriv0.BrokerLabel], ResourceClaimReference: of}
 	for _, r := range v1alpha1.DRAResults(claim) {
 		if r.AdminAccess != nil && *r.AdminAccess {
 			return nil, fmt.Errorf("request %s has adminAccess, which driver %s does not give: a slot is used by who "+

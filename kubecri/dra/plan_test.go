@@ -124,7 +124,8 @@ func TestHold(t *testing.T) {
 				t.Fatalf("%s of %s is there %d times, want %d", c.Name, c.Spec.Holder, seen[c.Name], of)
 			}
 		}
-		if nothing := (*preparedClaim)(nil); len(nothing.beyond(mine)) != len(mine) || !nothing.within(p) || nothing.same(p) {
+		nothing := (*preparedClaim)(nil)
+		if len(nothing.beyond(mine)) != len(mine) || !nothing.within(p) || nothing.same(p) {
 			t.Fatal("what is not prepared has slots")
 		}
 	})

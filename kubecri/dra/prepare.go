@@ -133,8 +133,8 @@ func (d *Driver) configuration(instance string) *akriv0.Configuration {
 const (
 	// freeInterval is between two looks for a slot that is about to be released.
 	freeInterval = 500 * time.Millisecond
-	// maxTries is how many slots that others have are tried before the API server is asked who has which: its answer has
-	// the SlotClaims of all of the Configuration's devices, be they thousands.
+	// maxTries is how many slots that others have are tried before the API server is asked who has which: its
+	// answer has the SlotClaims of all of the Configuration's devices, be they thousands.
 	maxTries = 8
 )
 

@@ -166,7 +166,8 @@ func TestTidy(t *testing.T) {
 		len(list.Items) != 1 {
 		t.Errorf("claims %v, %v", list, err)
 	}
-	if want := "  removed " + dir + "/checkpoint.json\nWhat the API server has of node node-a stays"; !strings.HasPrefix(
+	want := "  removed " + dir + "/checkpoint.json\nWhat the API server has of node node-a stays"
+	if !strings.HasPrefix(
 		out.String(), want) || strings.Contains(out.String(), "theirs") {
 		t.Errorf("it says\n%swant %s", &out, want)
 	}

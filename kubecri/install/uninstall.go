@@ -68,9 +68,9 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	if err := paths.Check(); err != nil && !errors.Is(err, cleanup.ErrRuns) {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s whole, and our files "+
-		"in %s, %s and %s, are removed; and last %s, which says where they are", name, paths.StateDir, paths.CDIDir,
-		paths.HandlersDir, paths.KubeletDir, hostinstall.EnvFile))
+	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s whole, and our "+
+		"files in %s, %s and %s, are removed; and last %s, which says where they are", name, paths.StateDir,
+		paths.CDIDir, paths.HandlersDir, paths.KubeletDir, hostinstall.EnvFile))
 	health := hostinstall.Health{Node: name}
 	api, unreachable := connection.NewClients(env["KUBECONFIG"])
 	ready := false

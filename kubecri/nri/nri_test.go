@@ -193,7 +193,8 @@ func TestAHangIsMadeUpFor(t *testing.T) {
 	f.rt.mu.Lock()
 	f.rt.pods, f.rt.containers = []*api.PodSandbox{request.Pod}, []*api.Container{{Id: "c1", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_RUNNING}}
 	f.rt.mu.Unlock()
-	f.await(t, "the runtime's containers to be looked at since it is connected", func() bool { return f.rt.lists() > 1 })
+	f.await(t, "the runtime's containers to be looked at since it is connected",
+		func() bool { return f.rt.lists() > 1 })
 	before := f.rt.lists()
 	response, err := f.rt.CreateContainer(t.Context(), request)
 	if err != nil || !nothing(response) {

@@ -50,7 +50,8 @@ func TestReleaseToldInLines(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "off"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
 			Message: "off\n  The pod is gone.\x1b[2A"}}}}
-	told := r.told(&source.Claimed{Node: node, Claim: heldByNobody().objects["claim/cam-f30c78-0"].(*v1alpha1.SlotClaim),
+	claim := heldByNobody().objects["claim/cam-f30c78-0"].(*v1alpha1.SlotClaim)
+	told := r.told(&source.Claimed{Node: node, Claim: claim,
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dead"}, Spec: corev1.PodSpec{NodeName: "off"}}})
 	if strings.Contains(told, "\n  The pod is gone") || strings.Contains(told, "\x1b") ||
 		!strings.Contains(told, "\n  The pod is there") {

@@ -146,9 +146,10 @@ func TestHistory(t *testing.T) {
 func TestHistoryOfAFastClock(t *testing.T) {
 	first := camera()
 	done := assigned(t, podOf("ns", "done", "cam", 1, noon), "a", "cam", noon.Add(-50*time.Minute), "cam-2")
-	done.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{Name: "main",
-		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			StartedAt: metav1.NewTime(noon.Add(-10 * time.Minute)), FinishedAt: metav1.NewTime(noon.Add(30 * time.Minute))}}}}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		StartedAt: metav1.NewTime(noon.Add(-10 * time.Minute)), FinishedAt: metav1.NewTime(noon.Add(30 * time.Minute))}}
+	done.Status = corev1.PodStatus{Phase: corev1.PodSucceeded,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: ended}}}
 	var h History
 	h.Begin(&first, []corev1.Pod{done}, noon)
 	h.Record(&first, &first, noon.Add(time.Minute))

@@ -57,7 +57,8 @@ func TestProblemsOfManyNodes(t *testing.T) {
 		of := &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}
 		problems := []v1alpha1.Problem{{Configuration: of, Reason: "DiscoveryFailed", Message: "no route"},
 			{Configuration: of, Reason: "DevicesRejected", Message: "device " + name}}
-		o.Slices = append(o.Slices, v1alpha1.DeviceSlice{Spec: v1alpha1.DeviceSliceSpec{NodeName: name, Problems: problems}})
+		spec := v1alpha1.DeviceSliceSpec{NodeName: name, Problems: problems}
+		o.Slices = append(o.Slices, v1alpha1.DeviceSlice{Spec: spec})
 	}
 	o.Configurations[0].Status.Problems = []akriv0.ConfigurationProblem{{Node: "n0001", Reason: "DiscoveryFailed",
 		Message: "no route"}, {Reason: "DiscoveryFailed", Message: "no route"}}

@@ -36,7 +36,8 @@ func parts(wire []byte, of protoreflect.MessageDescriptor) (n int) {
 		if size < 0 {
 			break // decoding it fails
 		}
-		if field := of.Fields().ByNumber(number); kind == protowire.BytesType && field != nil && field.Message() != nil {
+		field := of.Fields().ByNumber(number)
+		if kind == protowire.BytesType && field != nil && field.Message() != nil {
 			part, _ := protowire.ConsumeBytes(wire[protowire.SizeTag(number):size])
 			n += 1 + parts(part, field.Message())
 		}

@@ -43,7 +43,8 @@ func TestManyParts(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err = codec{encoding.GetCodecV2("proto")}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, &pb.FitResponse{})
+			data := mem.BufferSlice{mem.SliceBuffer(wire)}
+			err = codec{encoding.GetCodecV2("proto")}.Unmarshal(data, &pb.FitResponse{})
 			runtime.ReadMemStats(&after)
 			if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "of 32768 that may be") {
 				t.Error(err)

@@ -166,7 +166,8 @@ func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision != s.revision || s.sending == nil {
-		return fmt.Errorf("%w: it has applied message %d, of %d that were sent", contain.ErrInvalid, revision, s.revision)
+		return fmt.Errorf("%w: it has applied message %d, of %d that were sent",
+			contain.ErrInvalid, revision, s.revision)
 	}
 	maps.Copy(s.has, s.sending)
 	s.sending = nil

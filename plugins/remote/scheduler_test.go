@@ -237,7 +237,8 @@ func TestHangs(t *testing.T) {
 	}
 	eventually(t, func() error { // the first pause may be over already where the machine is busy
 		fit, reasons := r.fits(200, 1)
-		if fit != 0 || reasons[0].Fault.Kind != host.Away || !strings.Contains(reasons[0].Text, "failed in its last calls") {
+		if fit != 0 || reasons[0].Fault.Kind != host.Away ||
+			!strings.Contains(reasons[0].Text, "failed in its last calls") {
 			return fmt.Errorf("%d nodes fit: %+v", fit, reasons[0])
 		}
 		return nil

@@ -93,7 +93,8 @@ func New(config Config) (*Sockets, error) {
 	s.running.SetLimit(maxSockets)
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if policy := config.Policies[name]; policy != Required && policy != Ignore {
-			return nil, fmt.Errorf("plugin %q has the policy %q, which is neither %q nor %q", name, policy, Required, Ignore)
+			return nil, fmt.Errorf("plugin %q has the policy %q, which is neither %q nor %q",
+				name, policy, Required, Ignore)
 		}
 		if err := registration.CheckName(name); err != nil {
 			return nil, err

@@ -48,7 +48,8 @@ func TestNotesNameATestThatThereIs(t *testing.T) {
 	h := newHelm(t, 4)
 	for _, set := range []string{"kubecri.enabled=true", "kubecri.enabled=false", "scheduler.enabled=false",
 		"kubecri.builtInHandlers={udev}"} {
-		out, err := h.try(t, "install", "kubeslot", chart, "--dry-run=client", "--set", "image.registry=x", "--set", set)
+		out, err := h.try(t, "install", "kubeslot", chart, "--dry-run=client",
+			"--set", "image.registry=x", "--set", set)
 		if err != nil {
 			t.Fatal(err)
 		}

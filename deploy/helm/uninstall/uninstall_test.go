@@ -196,7 +196,8 @@ func claimed(name, node, resourceClaim string) *v1alpha1.SlotClaim {
 // A kubelet lets go of no pod whose ResourceClaims it cannot unprepare.
 func TestRunSaysWhichPodsCannotGo(t *testing.T) {
 	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux")},
-		claimed("cam-8120fe-0", "a", "gate"), claimed("cam-8120fe-1", "a", "gate"), claimed("cam-8120fe-2", "a", "door"))
+		claimed("cam-8120fe-0", "a", "gate"), claimed("cam-8120fe-1", "a", "gate"),
+		claimed("cam-8120fe-2", "a", "door"))
 	err := c.run(t, 10*time.Second)
 	const want = "driver slots.kubeslot.io: default/door, default/gate. Once such a pod is deleted it stays Terminating"
 	if err == nil || !strings.Contains(err.Error(), want) {

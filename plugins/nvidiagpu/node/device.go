@@ -54,7 +54,8 @@ var (
 // does with them is configured in the environment: see package config.
 func NewDevice(lib nvml.Interface, load func() error) *Device {
 	return &Device{lib: lib, load: load, getenv: os.Getenv, root: "/", cdiFolders: cdiFolders(),
-		config: &config.Config{}, kinds: map[string]bool{}, health: health{lib: lib, faults: map[string]*fault{}, seen: map[string]bool{}}}
+		config: &config.Config{}, kinds: map[string]bool{},
+		health: health{lib: lib, faults: map[string]*fault{}, seen: map[string]bool{}}}
 }
 
 // OwnVariables keeps NVIDIA's container runtime from giving GPUs to whoever asks for them
