@@ -323,8 +323,8 @@ func TestNewInterface(t *testing.T) {
 	_, other := startCamera(t, second, onvifcamera.Config{UUID: uuidB})
 	r.want(time.Minute, "a camera on the second interface", akriID(host, uuidA), akriID(other, uuidB))
 	third := lan.NewOn(t, "eth2")
+	third.Unplug() // before the camera comes: one that cannot be asked has to wait for the next round
 	_, last := startCamera(t, third, onvifcamera.Config{UUID: "c"})
-	third.Unplug()
 	third.PlugIn()
 	r.want(time.Minute, "a camera on an interface that came later",
 		akriID(host, uuidA), akriID(other, uuidB), akriID(last, "c"))

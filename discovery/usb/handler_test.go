@@ -118,8 +118,8 @@ func (d *discoverer) next(want string) string {
 		return describe(r)
 	case err := <-d.done:
 		d.t.Fatalf("Discover ended with %v while waiting for %q", err, want)
-	case <-time.After(30 * time.Second):
-		d.t.Fatalf("no report of %q within 30 s", want)
+	case <-time.After(2 * time.Minute):
+		d.t.Fatalf("no report of %q within two minutes", want)
 	}
 	panic("unreachable")
 }
