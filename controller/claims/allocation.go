@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,10 +34,17 @@ func (r *Reconciler) allocated(ctx context.Context, claim *v1alpha1.SlotClaim, n
 	if found == nil || found.UID != of.UID || !claim.AllocatedBy(found) {
 		return false, nil
 	}
-	on := found.Status.Allocation.NodeSelector // our devices bind to their node
-	if on == nil || node == nil {
-		return true, nil
+	return !boundElsewhere(found.Status.Allocation.NodeSelector, node), nil
+}
+
+// boundElsewhere reports whether an allocation is bound to another node by its name, as our devices bind it. Labels
+// do not tell: they may have changed since.
+func boundElsewhere(on *corev1.NodeSelector, node *corev1.Node) bool {
+	if on == nil || node == nil || slices.ContainsFunc(on.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		return len(t.MatchExpressions) > 0
+	}) {
+		return false
 	}
 	selector, err := nodeaffinity.NewNodeSelector(on)
-	return err == nil && selector.Match(node), nil
+	return err == nil && !selector.Match(node)
 }

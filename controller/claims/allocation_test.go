@@ -74,22 +74,30 @@ func TestSlotOfAResourceClaim(t *testing.T) {
 // another node.
 func TestResourceClaimOfAnotherNode(t *testing.T) {
 	share := ktypes.UID("share")
-	for node, kept := range map[string]bool{"node-a": true, "node-b": false} {
-		t.Run(node, func(t *testing.T) {
+	byName := func(node string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}
+	}
+	byLabel := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "reach", Operator: corev1.NodeSelectorOpExists}}} // node-a may have had it then
+	for name, tc := range map[string]struct {
+		on   corev1.NodeSelectorTerm
+		kept bool
+	}{"node-a": {byName("node-a"), true}, "node-b": {byName("node-b"), false}, "by label": {byLabel, true}} {
+		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.seenBy("node-b")
 			r.began = true // what is claimed from now on has not counted before
 			r.add(nodeOf("n1", corev1.ConditionTrue), slotOfAResourceClaim(share))
 			c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "yard", Name: "rc", UID: "rc-uid"}}
 			c.Status.Allocation = &resourceapi.AllocationResult{NodeSelector: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
-					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{tc.on}}}
 			c.Status.Allocation.Devices.Results = []resourceapi.DeviceRequestAllocationResult{
 				{Driver: v1alpha1.DRADriver, Pool: "cam-8120fe", Device: "cam-8120fe", ShareID: &share}}
 			if err := r.api.Create(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			if kept {
+			if tc.kept {
 				r.keeps(allocationAgain)
 			} else {
 				r.deletesFor("SlotClaimNeverCounted")
