@@ -57,7 +57,7 @@ func BenchmarkIrregularReach(b *testing.B) {
 			for b.Loop() {
 				view := looked(l.View(req, list))
 				for at := range nodes {
-					if shortfall, sure := view.At(at); !sure || shortfall == nil {
+					if short, sure := view.At(at); !sure || short == nil {
 						b.Fatal("it fits")
 					}
 				}
@@ -103,7 +103,7 @@ func BenchmarkNominations(b *testing.B) {
 				for b.Loop() {
 					view := looked(l.View(req, list))
 					for at, node := range nodes {
-						if shortfall, sure := view.At(at); sure && shortfall == nil {
+						if short, sure := view.At(at); sure && short == nil {
 							b.Fatal("it fits")
 						} else if !sure {
 							l.Draft(Spread, req.Pod).Fit(node, req)
@@ -189,8 +189,8 @@ func BenchmarkManyContainers(b *testing.B) {
 	l, nodes := fleet(5_000, 50_000, false)
 	req := podFor(1_000, 1)
 	for b.Loop() {
-		if _, shortfall := l.Reach(req, 2_500); shortfall != nil {
-			b.Fatal(shortfall)
+		if _, short := l.Reach(req, 2_500); short != nil {
+			b.Fatal(short)
 		}
 		if possible := l.PotentialVictims(req).Nodes(nodes); len(possible) > 0 {
 			b.Fatal(possible)
@@ -241,8 +241,8 @@ func BenchmarkAsManySlotsAsMayBe(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, shortfall := l.Draft(Spread, test.req.Pod).Fit("a", test.req); shortfall != nil {
-					b.Fatal(shortfall)
+				if _, short := l.Draft(Spread, test.req.Pod).Fit("a", test.req); short != nil {
+					b.Fatal(short)
 				}
 			}
 		})

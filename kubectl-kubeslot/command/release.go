@@ -108,7 +108,7 @@ func (r *releasing) run(ctx context.Context, names []string) error {
 	}
 	var released []*source.Claimed
 	for _, c := range all {
-		fmt.Fprintln(r.streams.Out, r.told(c))
+		fmt.Fprintln(r.streams.Out, r.describe(c))
 		if !r.yes {
 			yes, err := r.asked(ctx, c.Claim.Name)
 			if err != nil {
@@ -205,8 +205,8 @@ func readyAdvice(c *source.Claimed) string {
 		claim.HeldBy(), do)
 }
 
-// told says who holds the slot, and what may happen.
-func (r *releasing) told(c *source.Claimed) string {
+// describe says who holds the slot, and what may happen.
+func (r *releasing) describe(c *source.Claimed) string {
 	claim, node := c.Claim, c.Claim.Spec.NodeName
 	lines := []string{plain(fmt.Sprintf("Slot %s is held by %s.", claim.Name, claim.HeldBy()))}
 	// A line each: who has a node may write messages with line ends.

@@ -45,17 +45,17 @@ func TestReleaseInterrupted(t *testing.T) {
 }
 
 // A node's message is one line of what people decide by.
-func TestReleaseToldInLines(t *testing.T) {
+func TestReleaseSaysItInLines(t *testing.T) {
 	r := &releasing{options: &options{now: time.Now}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "off"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
 			Message: "off\n  The pod is gone.\x1b[2A"}}}}
 	claim := heldByNobody().objects["claim/cam-f30c78-0"].(*v1alpha1.SlotClaim)
-	told := r.told(&source.Claimed{Node: node, Claim: claim,
+	text := r.describe(&source.Claimed{Node: node, Claim: claim,
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "dead"}, Spec: corev1.PodSpec{NodeName: "off"}}})
-	if strings.Contains(told, "\n  The pod is gone") || strings.Contains(told, "\x1b") ||
-		!strings.Contains(told, "\n  The pod is there") {
-		t.Errorf("it says\n%s", told)
+	if strings.Contains(text, "\n  The pod is gone") || strings.Contains(text, "\x1b") ||
+		!strings.Contains(text, "\n  The pod is there") {
+		t.Errorf("it says\n%s", text)
 	}
 }
 

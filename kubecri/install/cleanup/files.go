@@ -166,18 +166,21 @@ func (r *remover) done(path string, err error) {
 	}
 }
 
+// list returns where the directory is, and what is in it: nothing if it cannot be read.
+func (r *remover) list(dir string) (at string, entries []os.DirEntry) {
+	at, err := resolve(r.root, dir)
+	if err == nil {
+		entries, err = os.ReadDir(at)
+	}
+	if err != nil {
+		r.done(dir, err)
+	}
+	return at, entries
+}
+
 // matching removes files of the directory; which gets their names and where they are.
 func (r *remover) matching(dir string, which func(name, path string) bool) {
-	at, err := resolve(r.root, dir)
-	if err != nil {
-		r.done(dir, err)
-		return
-	}
-	entries, err := os.ReadDir(at)
-	if err != nil {
-		r.done(dir, err)
-		return
-	}
+	at, entries := r.list(dir)
 	for _, entry := range entries {
 		if path := filepath.Join(at, entry.Name()); !entry.IsDir() && which(entry.Name(), path) {
 			r.done(filepath.Join(dir, entry.Name()), os.Remove(path))
@@ -216,15 +219,7 @@ func (r *remover) all(dir string) {
 
 // others removes what is in the directory besides these.
 func (r *remover) others(dir string, stay []string) {
-	at, err := resolve(r.root, dir)
-	if err != nil {
-		r.done(dir, err)
-		return
-	}
-	entries, err := os.ReadDir(at)
-	if err != nil {
-		r.done(dir, err)
-	}
+	_, entries := r.list(dir)
 	for _, entry := range entries {
 		if !slices.Contains(stay, entry.Name()) {
 			r.all(filepath.Join(dir, entry.Name()))

@@ -49,10 +49,7 @@ func newDeviceBench(c *cluster.Cluster, node string) (*deviceBench, error) {
 	if b.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if b.akri, err = versioned.NewForConfig(config); err != nil {
-		return nil, err
-	}
-	b.dir, err = os.MkdirTemp("", "bench-cri-keys-*")
+	b.akri, err = versioned.NewForConfig(config)
 	return b, err
 }
 
@@ -61,6 +58,9 @@ func (d *deviceBench) run(ctx context.Context, b *bench) (err error) {
 	const name = "Create, Remove with a device"
 	if !b.only.MatchString(name) && !b.only.MatchString(name+", signed") {
 		return nil
+	}
+	if d.dir, err = os.MkdirTemp("", "bench-cri-keys-*"); err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx))) }()
 	signer, public, err := d.key()
