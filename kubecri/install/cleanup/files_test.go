@@ -56,7 +56,8 @@ func TestFiles(t *testing.T) {
 	touch(t, root+"/run/cdi/slots.kubeslot.io-claim-u1.json", root+"/run/cdi/.slots.kubeslot.io-claim-u1.json.tmp")
 	touch(t, root+"/run/cdi/kubeslot-cam-8120fe.json", root+"/run/cdi/.kubeslot-cam-8120fe.json.tmp",
 		root+"/run/cdi/nvidia.json", root+"/run/cdi/kubeslot.yaml",
-		root+"/var/lib/kubecri/sub/file", root+"/var/lib/akri/notes", root+"/etc/kept", root+"/run/kubecri/kubecri.sock.lock")
+		root+"/var/lib/kubecri/sub/file", root+"/var/lib/akri/notes", root+"/etc/kept",
+		root+"/run/kubecri/kubecri.sock.lock")
 	socketAt(t, root+"/var/lib/akri/agent-registration.sock", false)
 	socketAt(t, root+"/var/lib/akri/mine.sock", true)
 	socketAt(t, root+"/run/kubecri/kubecri.sock", false)
@@ -74,7 +75,8 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink("/run", root+"/var/run"); err != nil { // as on hosts
 		t.Fatal(err)
 	}
-	paths := Paths{Root: root, StateDir: "/var/lib/kubecri", CDIDir: "/var/run/cdi", HandlersDir: "/var/lib/akri", Listen: "/run/kubecri/kubecri.sock",
+	paths := Paths{Root: root, StateDir: "/var/lib/kubecri", CDIDir: "/var/run/cdi", HandlersDir: "/var/lib/akri",
+		Listen:     "/run/kubecri/kubecri.sock",
 		KubeletDir: "/k",
 		Empty:      []string{"/run/udev", "/var/run/nri", "/run/none"}}
 	removed, err := Files(paths)
@@ -140,7 +142,8 @@ func TestFilesOfOneThatRuns(t *testing.T) {
 }
 
 func TestBadPaths(t *testing.T) {
-	for _, dir := range []string{"/", "/var", "/var/lib", "/var/lib/", "/etc/../var/lib", "relative/dir", "/var/lib/kubelet"} {
+	for _, dir := range []string{"/", "/var", "/var/lib", "/var/lib/", "/etc/../var/lib", "relative/dir",
+		"/var/lib/kubelet"} {
 		if removed, err := Files(Paths{Root: t.TempDir(), StateDir: dir}); err == nil || len(removed) > 0 {
 			t.Errorf("%s: removed %q", dir, removed)
 		}
@@ -150,13 +153,15 @@ func TestBadPaths(t *testing.T) {
 func TestResolve(t *testing.T) {
 	root := t.TempDir()
 	touch(t, root+"/data/state/x")
-	for link, to := range map[string]string{"/abs": "/data", "/data/up": "../data/state", "/escape": "../../../../data", "/loop": "/loop"} {
+	for link, to := range map[string]string{"/abs": "/data", "/data/up": "../data/state", "/escape": "../../../../data",
+		"/loop": "/loop"} {
 		if err := os.Symlink(to, root+link); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for path, want := range map[string]string{"/abs/state/x": "/data/state/x", "/data/up/x": "/data/state/x", "/escape/state": "/data/state",
-		"/none/here": "/none/here", "/data/../abs": "/data"} {
+	for path, want := range map[string]string{"/abs/state/x": "/data/state/x", "/data/up/x": "/data/state/x",
+		"/escape/state": "/data/state",
+		"/none/here":    "/none/here", "/data/../abs": "/data"} {
 		if got, err := resolve(root, path); err != nil || got != root+want {
 			t.Errorf("%s: %s, %v, want %s", path, strings.TrimPrefix(got, root), err, want)
 		}
