@@ -135,6 +135,7 @@ test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SH
 
 test-bench: ## The checks in the scheduler's benchmark, which is a module of its own.
 	@hack/preflight.sh go
+	GOWORK=off go -C test/perf/scheduler tool -n benchstat >/dev/null
 	GOWORK=off go -C test/perf/scheduler test $(GOTESTFLAGS) ./...
 
 test-skew: ## Kubelets and API servers of other Kubernetes versions, and older containerds, which it builds, once: some ten minutes a Kubernetes (KUBELETS=1.34,1.37 API_SERVERS=1.36 CONTAINERDS=2.0: those alone).

@@ -32,8 +32,8 @@ const maxProperties = resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevi
 // published is a device as its ResourceSlice has it.
 type published struct {
 	Pool   string
-	Device resourceapi.Device
-	Nodes  *corev1.NodeSelector // nil: all nodes
+	Device resourceapi.Device   // names its node, if it is not shared
+	Nodes  *corev1.NodeSelector // of a shared one; nil: all nodes
 }
 
 // publish returns how an Instance's device is published; nil for not at all. hostname returns a node's label
@@ -52,24 +52,24 @@ func publish(instance string, d inventory.Device, hostname func(node string) str
 	case len(nodes) == 0:
 		nodes, taint = d.Nodes, taintUnschedulable
 	}
-	p := &published{Pool: instance}
+	p := &published{Pool: instance, Device: resourceapi.Device{
+		Name:                     instance,
+		Attributes:               attributes(c.Name, instance, report.Properties),
+		Capacity:                 slots(c.Spec.Slots()),
+		AllowMultipleAllocations: new(true),
+		BindsToNode:              new(true),
+	}}
 	switch {
 	case !report.Shared:
-		// With spec.discovery all devices are shared, so a device that is not has one node.
-		p.Pool, p.Nodes = v1alpha1.DRAPool(instance, nodes[0], false), nodeNamed(nodes[0])
+		// With spec.discovery all devices are shared, so a device that is not has one node. The device names it:
+		// the kubelet deletes slices that name its node, and the scheduler parses a selector again for each node.
+		p.Pool, p.Device.NodeName = v1alpha1.DRAPool(instance, nodes[0], false), new(nodes[0])
 	case c.Spec.Discovery != nil:
 		p.Nodes = nodesLabelled(c.Spec.Discovery.NodeSelector)
 	default:
 		if p.Nodes = nodesWithHostnames(nodes, hostname); p.Nodes == nil {
 			return nil
 		}
-	}
-	p.Device = resourceapi.Device{
-		Name:                     instance,
-		Attributes:               attributes(c.Name, instance, report.Properties),
-		Capacity:                 slots(c.Spec.Slots()),
-		AllowMultipleAllocations: new(true),
-		BindsToNode:              new(true),
 	}
 	if taint != "" {
 		p.Device.Taints = []resourceapi.DeviceTaint{{Key: taint, Effect: resourceapi.DeviceTaintEffectNoSchedule}}
@@ -122,12 +122,6 @@ func slots(capacity int) map[resourceapi.QualifiedName]resourceapi.DeviceCapacit
 		Value:         *resource.NewQuantity(int64(capacity), resource.DecimalSI),
 		RequestPolicy: &resourceapi.CapacityRequestPolicy{Default: one, ValidRange: valid},
 	}}
-}
-
-// nodeNamed selects one node. The API allows one name in matchFields.
-func nodeNamed(node string) *corev1.NodeSelector {
-	return oneTerm(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}})
 }
 
 // nodesWithHostnames selects the nodes of which the hostname is known; nil for none.

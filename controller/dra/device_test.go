@@ -49,10 +49,12 @@ func summary(p *published) string {
 		return "none"
 	}
 	nodes := "all nodes"
-	if p.Nodes != nil {
+	switch {
+	case p.Device.NodeName != nil:
+		nodes = *p.Device.NodeName
+	case p.Nodes != nil:
 		var terms []string
-		term := p.Nodes.NodeSelectorTerms[0]
-		for _, r := range slices.Concat(term.MatchFields, term.MatchExpressions) {
+		for _, r := range p.Nodes.NodeSelectorTerms[0].MatchExpressions {
 			terms = append(terms, r.Key+"="+strings.Join(r.Values, "|"))
 		}
 		nodes = strings.Join(terms, ",")
@@ -107,11 +109,11 @@ func TestPublish(t *testing.T) {
 		"a pod holds a slot":            {configuration: held, reported: local, nodes: nodes{"a"}, want: "none"},
 		"nobody reports it":             {configuration: cam, want: "none"},
 		"local": {configuration: cam, reported: local, nodes: nodes{"a"},
-			want: "cam/a on metadata.name=a"},
+			want: "cam/a on a"},
 		"local, not known to be there": {configuration: cam, reported: local, nodes: nodes{"a"}, lost: lost("a"),
-			want: "cam/a on metadata.name=a kubeslot.io/unschedulable:NoSchedule"},
+			want: "cam/a on a kubeslot.io/unschedulable:NoSchedule"},
 		"local, gone": {configuration: cam, reported: local, nodes: nodes{"a"}, gone: true,
-			want: "cam/a on metadata.name=a kubeslot.io/gone:NoSchedule"},
+			want: "cam/a on a kubeslot.io/gone:NoSchedule"},
 		"shared": {configuration: cam, reported: shared, nodes: nodes{"b", "c"},
 			want: "cam-8120fe on kubernetes.io/hostname=host-b|host-c"},
 		"shared, not known to be there on a node": {configuration: cam, reported: shared, nodes: nodes{"b", "c"},
@@ -129,7 +131,7 @@ func TestPublish(t *testing.T) {
 		"discovered for nodes with labels": {configuration: yard, reported: shared, nodes: nodes{"b"},
 			want: "cam-8120fe on rack=1,site=yard"},
 		"properties": {configuration: cam, reported: wide, nodes: nodes{"a"},
-			want: "cam/a on metadata.name=a EMPTY= MODEL=m"},
+			want: "cam/a on a EMPTY= MODEL=m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := inventory.Device{Configuration: tc.configuration, Reported: tc.reported, Nodes: tc.nodes,
@@ -192,7 +194,8 @@ func refused(name string, pool resourceslice.Pool, i int) error {
 	slice := &resourceapi.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "slice"},
 		Spec: resourceapi.ResourceSliceSpec{
-			Driver: v1alpha1.DRADriver, NodeSelector: pool.NodeSelector, Devices: pool.Slices[i].Devices,
+			Driver: v1alpha1.DRADriver, NodeSelector: pool.NodeSelector,
+			PerDeviceNodeSelection: pool.Slices[i].PerDeviceNodeSelection, Devices: pool.Slices[i].Devices,
 			Pool: resourceapi.ResourcePool{Name: name, ResourceSliceCount: int64(len(pool.Slices))},
 		},
 	}

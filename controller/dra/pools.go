@@ -17,13 +17,19 @@ const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 // poolOf is the pool of devices that are all of it.
 func poolOf(all []*published) resourceslice.Pool {
 	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.Device.Name, b.Device.Name) })
-	pool := resourceslice.Pool{NodeSelector: all[0].Nodes, AllNodes: all[0].Nodes == nil}
+	var pool resourceslice.Pool
+	var each *bool // device names its node
+	if all[0].Device.NodeName != nil {
+		each = new(true)
+	} else {
+		pool.NodeSelector, pool.AllNodes = all[0].Nodes, all[0].Nodes == nil
+	}
 	for chunk := range slices.Chunk(all, devicesPerSlice) {
 		devices := make([]resourceapi.Device, len(chunk))
 		for i, p := range chunk {
 			devices[i] = p.Device
 		}
-		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices})
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices, PerDeviceNodeSelection: each})
 	}
 	return pool
 }

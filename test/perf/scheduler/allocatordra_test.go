@@ -45,7 +45,7 @@ func (r run) publishedSlices(reach []v1.Node) []*resourceapi.ResourceSlice {
 		}
 		if !r.shared {
 			all = append(all, published(fmt.Sprintf("%s-%d", kindName, i), kindName+"/"+s.Spec.NodeName))
-			all[len(all)-1].Spec.NodeSelector = nodeNamed(s.Spec.NodeName)
+			all[len(all)-1].Spec.PerDeviceNodeSelection = new(true)
 		}
 		for _, d := range s.Spec.Devices {
 			if r.shared {
@@ -54,6 +54,9 @@ func (r run) publishedSlices(reach []v1.Node) []*resourceapi.ResourceSlice {
 			}
 			spec := &all[len(all)-1].Spec
 			spec.Devices = append(spec.Devices, r.publishedDevice(d))
+			if !r.shared {
+				spec.Devices[len(spec.Devices)-1].NodeName = &s.Spec.NodeName
+			}
 		}
 	}
 	return all
@@ -62,11 +65,6 @@ func (r run) publishedSlices(reach []v1.Node) []*resourceapi.ResourceSlice {
 func published(name, pool string) *resourceapi.ResourceSlice {
 	return &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourceapi.ResourceSliceSpec{
 		Driver: v1alpha1.DRADriver, Pool: resourceapi.ResourcePool{Name: pool, ResourceSliceCount: 1}}}
-}
-
-func nodeNamed(node string) *v1.NodeSelector {
-	return &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
-		{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}}}}}
 }
 
 func (r run) publishedDevice(d v1alpha1.Device) resourceapi.Device {

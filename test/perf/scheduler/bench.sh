@@ -23,6 +23,7 @@ CGO_ENABLED=1 GOFLAGS= go -C ../../.. build -trimpath -buildvcs=false -gcflags=a
 printf '#!/bin/sh\nexec %q --unsafe-no-fsync "$@"\n' "$out/bin/etcd-server" >"$out/bin/etcd"
 chmod +x "$out/bin/etcd"
 export GOWORK=off # a module of its own
+go tool -n benchstat >/dev/null # now, not after the runs
 go test -c -o "$out/bin/scheduler.test" .
 # Upstream's API server for tests looks for files beside its source. With -trimpath, which make sets, it
 # finds them by these.
