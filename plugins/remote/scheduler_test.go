@@ -265,6 +265,9 @@ func TestLateStart(t *testing.T) {
 // has said it gives out nobody else gives: pods that request that wait for either while it is away.
 func TestConcerns(t *testing.T) {
 	s := run(t, setup{half: registration.Half_SCHEDULER, policies: map[string]string{"a": Required, "b": Ignore}})
+	if n := len(s.Plugins()); n != 2 {
+		t.Fatalf("there are %d plugins", n)
+	}
 	for _, p := range s.Plugins() {
 		h, err := host.New(nil, host.Options{})
 		if err != nil {
