@@ -306,7 +306,8 @@ func TestNetworkEndpoint(t *testing.T) {
 	s := newServer(t, nil)
 	for _, endpoint := range []string{"http://" + l.Addr().String(), l.Addr().String()} {
 		source := registerAt(t, s, &pb.RegisterDiscoveryHandlerRequest{Name: "x", Endpoint: endpoint, EndpointType: network})
-		if got := ids(await.Next(t, "the report of "+endpoint, start(t, source, discovery.Request{}).reports)); got != "a" {
+		run := start(t, source, discovery.Request{})
+		if got := ids(await.Next(t, "the report of "+endpoint, run.reports)); got != "a" {
 			t.Errorf("reported %q, want a", got)
 		}
 	}

@@ -182,7 +182,8 @@ func TestWarningsArePassedOnceAndBounded(t *testing.T) {
 	}
 	serveHandler(t, s, "x", sends(first, first, flood))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
-	for ids(await.Next(t, "a report", run.reports)) != "end" { // the others may be replaced, and their warnings are passed
+	// The others may be replaced, and their warnings are passed.
+	for ids(await.Next(t, "a report", run.reports)) != "end" {
 	}
 	if len(run.warnings) != maxWarnings {
 		t.Errorf("%d warnings, want %d", len(run.warnings), maxWarnings)

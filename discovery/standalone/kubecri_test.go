@@ -95,9 +95,9 @@ func TestStandaloneIsAsBuiltIn(t *testing.T) {
 		}
 	}
 	same("two devices")
-	if want, got := await.Next(t, "a warning", here.warnings), await.Next(t, "the warning", there.warnings); want != got ||
-		!strings.Contains(got, "colour") {
-		t.Errorf("warns of %q, want %q", got, want)
+	warned := await.Next(t, "a warning", here.warnings)
+	if got := await.Next(t, "the warning", there.warnings); warned != got || !strings.Contains(got, "colour") {
+		t.Errorf("warns of %q, want %q", got, warned)
 	}
 	if err := os.WriteFile(availability, []byte("OFFLINE"), 0o600); err != nil {
 		t.Fatal(err)

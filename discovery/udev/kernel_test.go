@@ -66,7 +66,8 @@ func (c *loopControl) remove(t testing.TB, n int) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("loop%d to be removed", n), func() error {
 		err := unix.IoctlSetInt(int(c.file.Fd()), unix.LOOP_CTL_REMOVE, n)
-		if err != nil && !errors.Is(err, syscall.EBUSY) { // somebody has it open: udevd, or a test that looks at all disks
+		// Somebody may have it open: udevd, or a test that looks at all disks.
+		if err != nil && !errors.Is(err, syscall.EBUSY) {
 			t.Fatalf("remove loop%d: %v", n, err)
 		}
 		return err

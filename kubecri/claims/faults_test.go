@@ -328,7 +328,10 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 				}
 			}
 			for name, who := range want {
-				await.That(t, "slot "+name+" to be "+who, func() bool { clock.Step(time.Second); return a.who(t, name) == who })
+				await.That(t, "slot "+name+" to be "+who, func() bool {
+					clock.Step(time.Second)
+					return a.who(t, name) == who
+				})
 			}
 		})
 	}

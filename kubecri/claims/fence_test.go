@@ -184,7 +184,9 @@ func TestClaimIsMadeAnewAfterSilence(t *testing.T) {
 		"the Configuration has no releaseUnreachableAfter any more": {func(t *testing.T, f *fixture, cut func(error)) *fixture {
 			silence(t, f, cut)
 			f.api.promise(t, 0)
-			await.That(t, "the informer", func() bool { return f.configurations()[0].Spec.ReleaseUnreachableAfter == nil })
+			await.That(t, "the informer", func() bool {
+				return f.configurations()[0].Spec.ReleaseUnreachableAfter == nil
+			})
 			return f
 		}, false},
 		"the Lease is forbidden": {func(t *testing.T, f *fixture, cut func(error)) *fixture {

@@ -119,7 +119,8 @@ func TestLeavesNRI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		left := slices.Equal(node.Status.Conditions, want) && maps.Equal(node.Annotations, map[string]string{"mine": "x"})
+		left := slices.Equal(node.Status.Conditions, want) &&
+			maps.Equal(node.Annotations, map[string]string{"mine": "x"})
 		return left, fmt.Sprint(node.Annotations, node.Status.Conditions)
 	})
 }

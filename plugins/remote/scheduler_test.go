@@ -217,8 +217,9 @@ func TestHangs(t *testing.T) {
 	}
 	await.That(t, "a pause", func() (bool, string) { // the first may be over already where the machine is busy
 		fit, reasons := r.fits(200, 1)
-		return fit == 0 && reasons[0].Fault.Kind == host.Away &&
-			strings.Contains(reasons[0].Text, "failed in its last calls"), fmt.Sprintf("%d nodes fit: %+v", fit, reasons[0])
+		paused := fit == 0 && reasons[0].Fault.Kind == host.Away &&
+			strings.Contains(reasons[0].Text, "failed in its last calls")
+		return paused, fmt.Sprintf("%d nodes fit: %+v", fit, reasons[0])
 	})
 	close(p.hang)
 	await.That(t, "199 nodes to fit", func() (bool, string) {

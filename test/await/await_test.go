@@ -56,7 +56,8 @@ func TestThat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				why, took := wait(func(t testing.TB) { test.wait(t, func() bool { return time.Since(began) >= after }) })
+				late := func() bool { return time.Since(began) >= after }
+				why, took := wait(func(t testing.TB) { test.wait(t, late) })
 				if why != "" || took < after || took > after+time.Second {
 					t.Errorf("after %s: %s", took, why)
 				}
