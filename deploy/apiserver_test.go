@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,13 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
-
-const patience = 90 * time.Second
 
 // shared is the one real API server of the package's tests, with deploy/ applied. It has no
 // nodes, and nothing acts on what is stored: tests make what they need by hand.
@@ -129,16 +127,7 @@ func (r *rig) check(err error) {
 
 func (r *rig) await(what string, done func() (bool, string)) {
 	r.Helper()
-	var last string
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		ok, state := done()
-		if ok {
-			return
-		}
-		if last = state; time.Now().After(deadline) {
-			r.Fatalf("waited %s for %s; last: %s", patience, what, last)
-		}
-	}
+	await.That(r.T, what, done)
 }
 
 // made checks the outcome of creating something that another test may have made before.

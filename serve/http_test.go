@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // helloOnly is the beginning of a TLS handshake.
@@ -71,7 +73,7 @@ func TestSlowClientsAreGivenUp(t *testing.T) {
 			if _, err := io.WriteString(c, tc.send); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the connection to be closed", func() bool { return s.seen.Load() && s.open() == 0 })
+			await.That(t, "the connection to be closed", func() bool { return s.seen.Load() && s.open() == 0 })
 		})
 	}
 }
@@ -127,7 +129,7 @@ func TestHTTP2SaysWhatIsServed(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Errorf("a request that was served when others came: %v", err)
 	}
-	eventually(t, "no connection to count as served after its request", func() bool {
+	await.That(t, "no connection to count as served after its request", func() bool {
 		s.bounded.mu.Lock()
 		defer s.bounded.mu.Unlock()
 		for c := range s.bounded.open {

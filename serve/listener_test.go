@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-)
 
-// deadline is how long tests wait for what must come.
-const deadline = 30 * time.Second
+	"github.com/kubeslot/kubeslot/test/await"
+)
 
 // server serves HTTP on the loopback, with bounds.
 type server struct {
@@ -63,7 +62,7 @@ func (s *server) open() int {
 // dial connects from the address.
 func (s *server) dial(t *testing.T, from string) net.Conn {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(deadline)}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(await.Patience)}
 	c, err := dialer.DialContext(t.Context(), "tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
@@ -72,19 +71,9 @@ func (s *server) dial(t *testing.T, from string) net.Conn {
 	return c
 }
 
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for until := time.Now().Add(deadline); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited %v for %s", deadline, what)
-		}
-	}
-}
-
 func ask(t *testing.T, c net.Conn) error {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -183,7 +172,7 @@ func TestClosedConnectionsDoNotCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		eventually(t, "no connection to be open", func() bool { return s.open() == 0 })
+		await.That(t, "no connection to be open", func() bool { return s.open() == 0 })
 	}
 	if dropped := s.dropped.Load(); dropped != 0 || len(s.bounded.from) != 0 {
 		t.Errorf("%d were dropped, %v remain", dropped, s.bounded.from)

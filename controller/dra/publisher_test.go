@@ -25,13 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
-
-// patience is how long a test waits for what has to come; a benchmark's first writes take long.
-const patience = 3 * time.Minute
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -154,14 +152,14 @@ func (r *rig) run() {
 // eventually waits until what it says is so, while time goes by.
 func (r *rig) eventually(what string, is func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); !is(); {
-		if time.Now().After(deadline) {
-			all := r.written()
-			r.Fatalf("not so: %s; %d writes, the first are %q", what, len(all), all[:min(len(all), 10)])
+	await.That(r.TB, what, func() (bool, string) {
+		if is() {
+			return true, ""
 		}
 		r.clock.Step(interval)
-		time.Sleep(time.Millisecond)
-	}
+		all := r.written()
+		return false, fmt.Sprintf("%d writes, the first are %q", len(all), all[:min(len(all), 10)])
+	})
 }
 
 func (r *rig) written() []string {
@@ -232,12 +230,10 @@ func TestPacesWhatManyNodesSee(t *testing.T) {
 		r.inv.SetSlice(s)
 	}
 	r.run()
-	for deadline := time.Now().Add(patience); len(r.written()) < devices || !r.clock.HasWaiters(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d pools were written, want %d", len(r.written()), devices)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.That(t, fmt.Sprintf("%d pools to be written", devices), func() (bool, string) {
+		n := len(r.written())
+		return n >= devices && r.clock.HasWaiters(), fmt.Sprint(n)
+	})
 	r.clock.Step(interval)
 	if !r.clock.HasWaiters() {
 		t.Error("it waits no longer after some 2 MB than after a change of one device")
@@ -267,12 +263,12 @@ func TestPublishesInstancesAlone(t *testing.T) {
 	exists(false)
 	r.inv.SetSlice(reports)
 	r.run()
-	r.eventually("one device is published", published(1))
+	r.eventually("one device to be published", published(1))
 	exists(true)
-	r.eventually("both are", published(2))
+	r.eventually("both to be", published(2))
 	exists(false)
 	r.add(r.inv.SetSlice(nodeReports("a", 3)))
-	r.eventually("all are", published(3))
+	r.eventually("all to be", published(3))
 }
 
 // When the last Configuration has slots again all slices go, and nothing is watched any more.
@@ -281,11 +277,11 @@ func TestCleansUp(t *testing.T) {
 	r.inv.SetConfiguration(camWithLongHashes())
 	r.inv.SetSlice(nodeReports("a", 1))
 	r.run()
-	r.eventually("published", func() bool { return len(r.written()) == 1 })
+	r.eventually("it to be published", func() bool { return len(r.written()) == 1 })
 	c := camWithLongHashes()
 	c.Generation, c.Spec.Allocator = 2, akriv0.AllocatorSlots
 	r.add(r.inv.SetConfiguration(c))
-	r.eventually("deleted", func() bool { return len(r.written()) == 2 && r.written()[1] == "delete" })
+	r.eventually("it to be deleted", func() bool { return len(r.written()) == 2 && r.written()[1] == "delete" })
 }
 
 // Without a Configuration for DRA there is one request: whether an earlier process left slices.
@@ -296,9 +292,9 @@ func TestDoesNothingWithoutDRA(t *testing.T) {
 	r.inv.SetConfiguration(c)
 	r.inv.SetSlice(nodeReports("a", 1))
 	r.run()
-	r.eventually("it has looked", func() bool { return len(r.api.Actions()) > 0 })
+	r.eventually("it to have looked", func() bool { return len(r.api.Actions()) > 0 })
 	r.add(r.inv.SetSlice(nodeReports("a", 2)))
-	r.eventually("the change is seen", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.queue.Len() == 0 })
+	r.eventually("the change to be seen", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.queue.Len() == 0 })
 	if all := r.api.Actions(); len(all) != 1 || all[0].GetVerb() != "list" {
 		t.Errorf("requests: %v", all)
 	}
@@ -311,7 +307,7 @@ func TestCleansUpAfterAnother(t *testing.T) {
 	old.Spec = resourceapi.ResourceSliceSpec{Driver: v1alpha1.DRADriver, Pool: resourceapi.ResourcePool{Name: "cam/a"}}
 	r := newRig(t, old)
 	r.run()
-	r.eventually("deleted", func() bool { return len(r.written()) == 1 && r.written()[0] == "delete" })
+	r.eventually("it to be deleted", func() bool { return len(r.written()) == 1 && r.written()[0] == "delete" })
 }
 
 // What the API server refuses is a problem of the Configuration, until it takes it.
@@ -321,8 +317,8 @@ func TestProblemOfPublishing(t *testing.T) {
 	r.inv.SetConfiguration(camWithLongHashes())
 	r.inv.SetSlice(nodeReports("a", 1))
 	r.run()
-	r.eventually("the problem is known", func() bool { return strings.Contains(r.Problem("cam"), "of pool cam/a") })
-	r.eventually("it is said", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.changed) > 0 })
+	r.eventually("the problem to be known", func() bool { return strings.Contains(r.Problem("cam"), "of pool cam/a") })
+	r.eventually("it to be said", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.changed) > 0 })
 	r.mu.Lock()
 	changed := slices.Clone(r.changed)
 	r.refuse = nil
@@ -331,7 +327,7 @@ func TestProblemOfPublishing(t *testing.T) {
 		t.Errorf("changed: %v", changed)
 	}
 	r.add(r.inv.SetSlice(nodeReports("a", 2)))
-	r.eventually("the problem is gone", func() bool { return r.Problem("cam") == "" })
+	r.eventually("the problem to be gone", func() bool { return r.Problem("cam") == "" })
 }
 
 // What the API server drops of a slice is not written again, and is a problem until the pool is another.
@@ -386,7 +382,7 @@ func BenchmarkUpdate(b *testing.B) {
 			for devices := 11; b.Loop(); devices ^= 11 ^ 12 {
 				r.forget()
 				r.add(r.inv.SetSlice(nodeReports("node-7", devices)))
-				r.eventually("written", func() bool { return len(r.written()) == 1 })
+				r.eventually("it to be written", func() bool { return len(r.written()) == 1 })
 			}
 			b.ReportMetric(first, "s-to-publish-all")
 		})

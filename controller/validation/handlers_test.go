@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -105,15 +105,16 @@ func keys(n int) string {
 	return text.String()
 }
 
-// Whatever the details are, an answer is there in time, and one line.
+// Whatever the details are, there is an answer, of few lines. Details that are worked on without bound have none.
 func TestHostileDetails(t *testing.T) {
 	for name, details := range hostileDetails() {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			found := checker(t).Check(&akriv0.Configuration{Spec: akriv0.ConfigurationSpec{DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "udev", DiscoveryDetails: details}}})
-			if took := time.Since(began); took > 3*time.Second { // what the API server waits
-				t.Errorf("took %s", took)
-			}
+			c, answer := checker(t), make(chan Findings, 1)
+			handler := akriv0.DiscoveryHandlerInfo{Name: "udev", DiscoveryDetails: details}
+			go func() {
+				answer <- c.Check(&akriv0.Configuration{Spec: akriv0.ConfigurationSpec{DiscoveryHandler: handler}})
+			}()
+			found := await.Next(t, "an answer", answer)
 			if len(found.Errors) > maxFindings || len(found.Warnings) > maxFindings+1 {
 				t.Errorf("%d errors, %d warnings", len(found.Errors), len(found.Warnings))
 			}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
@@ -303,13 +303,8 @@ func TestCountWhileRemoteIsAsked(t *testing.T) {
 	<-g.entered
 	taken := make(chan error, 1)
 	go func() { taken <- h.Take("1", "uid", gadgetPod(1)) }()
-	select {
-	case err := <-taken:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("waited a minute for a pod to be counted")
+	if err := await.Next(t, "a pod to be counted", taken); err != nil {
+		t.Error(err)
 	}
 	close(g.leave)
 	<-ended

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -137,12 +138,7 @@ func wantRegistration(t *testing.T, path, name string, shared bool, env []string
 	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("ended after SIGTERM: %v\n%s", err, output.String())
-		}
-	case <-time.After(time.Minute):
-		t.Error("waited a minute for the end after SIGTERM")
+	if err := await.Next(t, "the end after SIGTERM", ended); err != nil {
+		t.Errorf("ended after SIGTERM: %v\n%s", err, output.String())
 	}
 }

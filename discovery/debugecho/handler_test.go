@@ -3,16 +3,17 @@ package debugecho
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func echo(id string) discovery.Device {
@@ -134,13 +135,9 @@ func discover(t *testing.T, h *Handler, details string) <-chan discovery.Result 
 
 func wantReport(t *testing.T, reports <-chan discovery.Result, devices int) {
 	t.Helper()
-	select {
-	case r := <-reports:
-		if len(r.Devices) != devices || !r.Shared {
-			t.Fatalf("reported %+v, want %d shared devices", r, devices)
-		}
-	case <-time.After(time.Minute):
-		t.Fatalf("no report of %d devices", devices)
+	r := await.Next(t, fmt.Sprintf("a report of %d devices", devices), reports)
+	if len(r.Devices) != devices || !r.Shared {
+		t.Fatalf("reported %+v, want %d shared devices", r, devices)
 	}
 }
 

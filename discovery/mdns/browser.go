@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/netif"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -34,8 +35,8 @@ type browser struct {
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	poke   chan struct{} // the cache has become due earlier
-	rescan chan struct{} // interfaces may have changed
+	poke   wake.Signal // the cache has become due earlier
+	rescan wake.Signal // interfaces may have changed
 
 	mu          sync.Mutex
 	cache       *cache
@@ -56,7 +57,7 @@ type socketKey struct {
 // subscriber is one user of some services.
 type subscriber struct {
 	services []service
-	changed  chan struct{} // look is worth it
+	changed  wake.Signal // look is worth it
 }
 
 // state is what a subscriber sees.
@@ -70,7 +71,7 @@ type state struct {
 func newBrowser(logger klog.Logger, patterns []string) *browser {
 	return &browser{
 		logger: logger, patterns: patterns,
-		poke: make(chan struct{}, 1), rescan: make(chan struct{}, 1),
+		poke: wake.New(), rescan: wake.New(),
 		cache: newCache(rand.Float64), subscribers: map[*subscriber]bool{},
 		sockets: map[socketKey]*socket{},
 	}
@@ -81,7 +82,7 @@ func (b *browser) start() {
 	b.cancel = cancel
 	b.done.Go(func() { b.run(ctx) })
 	b.done.Go(func() {
-		if err := netif.Watch(ctx, func() { signal(b.rescan) }); ctx.Err() == nil {
+		if err := netif.Watch(ctx, b.rescan.Send); ctx.Err() == nil {
 			b.logger.Error(err, "Changes of network interfaces are seen late", "interval", rescanInterval)
 		}
 	})
@@ -93,23 +94,15 @@ func (b *browser) stop() {
 	b.done.Wait()
 }
 
-// signal never blocks.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 func (b *browser) subscribe(services []service) *subscriber {
-	s := &subscriber{services: services, changed: make(chan struct{}, 1)}
+	s := &subscriber{services: services, changed: wake.New()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.subscribers[s] = true
 	for _, service := range services {
 		b.cache.addService(time.Now(), service)
 	}
-	signal(b.poke)
+	b.poke.Send()
 	return s
 }
 
@@ -202,7 +195,7 @@ func (b *browser) tell() {
 	}
 	b.told, b.news = b.cache.changes, false
 	for s := range b.subscribers {
-		signal(s.changed)
+		s.changed.Send()
 	}
 }
 
@@ -214,7 +207,7 @@ func (b *browser) receive(index int, records []record) {
 	b.cache.receive(time.Now(), index, records)
 	b.tell()
 	if !b.cache.due.Equal(due) {
-		signal(b.poke)
+		b.poke.Send()
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // discoveries are what one Discover reports.
@@ -264,13 +265,8 @@ func TestEndsAtOnceAndLeavesNothing(t *testing.T) {
 		second.waitForIDs()
 		for _, d := range []*discoveries{first, second} {
 			d.stop()
-			select {
-			case err := <-d.done:
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("Discover() = %v, want %v", err, context.Canceled)
-				}
-			case <-time.After(30 * time.Second):
-				t.Fatal("Discover() goes on 30 s after its context ended")
+			if err := await.Next(t, "the end of Discover", d.done); !errors.Is(err, context.Canceled) {
+				t.Errorf("Discover() = %v, want %v", err, context.Canceled)
 			}
 		}
 		if h.browser != nil {
@@ -280,13 +276,11 @@ func TestEndsAtOnceAndLeavesNothing(t *testing.T) {
 			fds, goroutines = open(), runtime.NumGoroutine()
 		}
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for open() > fds || runtime.NumGoroutine() > goroutines {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d files and %d goroutines are left, %d and %d were after the first round", open(), runtime.NumGoroutine(), fds, goroutines)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	what := fmt.Sprintf("%d files and %d goroutines, as after the first round", fds, goroutines)
+	await.That(t, what, func() (bool, string) {
+		f, g := open(), runtime.NumGoroutine()
+		return f <= fds && g <= goroutines, fmt.Sprintf("%d and %d", f, g)
+	})
 }
 
 // Somebody who does not share the port is a problem that is told, with its way out.

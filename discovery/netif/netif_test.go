@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
 
@@ -41,14 +42,12 @@ func TestList(t *testing.T) {
 		netlink.LinkSetDown(byName(t, "down0")), netlink.LinkSetDown(byName(t, "x-nocable"))); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
 	for _, name := range []string{"eth0", "eth1", "br0", "port0", "pod0", "veth7", "ll0", "nocable"} {
-		for carrier, address := state(t, name); carrier == (name == "nocable") || carrier && !address; carrier, address = state(t, name) {
-			if time.Now().After(deadline) {
-				t.Fatalf("waited 30 s in vain for %s: carrier %v, link-local address %v", name, carrier, address)
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		await.That(t, "interface "+name, func() (bool, string) {
+			carrier, address := state(t, name)
+			is := fmt.Sprintf("carrier %v, link-local address %v", carrier, address)
+			return carrier != (name == "nocable") && (!carrier || address), is
+		})
 	}
 	const eth0, eth1, br0, ll0, veth7 = "eth0[192.168.77.1/24 fd77::1/64]", "eth1[10.8.0.9/24 10.8.0.1/24 fd08::1/64]", "br0[10.6.0.1/24]", "ll0[169.254.1.1/16]", "veth7[10.10.0.1/24]"
 	for _, tc := range []struct{ patterns, want []string }{

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/onvifcamera"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
@@ -160,23 +161,27 @@ func TestSilence(t *testing.T) {
 	r := discover(t, &Handler{Interval: interval}, discovery.Request{Details: "uuids: {items: [" + uuidA + "]}"})
 	r.want(time.Minute, "a camera that was there", akriID(host, uuidA))
 
-	await(t, "4 probes on each of 2 IP versions in each of 2 rounds", func() bool { return camera.Count("Probe") >= 16 })
+	await.That(t, "4 probes on each of 2 IP versions in each of 2 rounds", func() bool {
+		return camera.Count("Probe") >= 16
+	})
 	asked := camera.Count("GetSystemDateAndTime")
 	camera.SetDeaf(true)
-	await(t, "direct questions to a deaf camera", func() bool { return camera.Count("GetSystemDateAndTime") >= asked+3 })
+	await.That(t, "direct questions to a deaf camera", func() bool {
+		return camera.Count("GetSystemDateAndTime") >= asked+3
+	})
 	r.wantNone("the camera is deaf, but there")
 
 	// A cable that is pulled for less than three rounds.
 	camera.SetDeaf(false)
 	probes := camera.Count("Probe")
-	await(t, "probes", func() bool { return camera.Count("Probe") > probes })
+	await.That(t, "probes", func() bool { return camera.Count("Probe") > probes })
 	host.SetConnected(false)
 	probes = witness.Count("Probe")
-	await(t, "a round without the camera", func() bool { return witness.Count("Probe") >= probes+8 })
+	await.That(t, "a round without the camera", func() bool { return witness.Count("Probe") >= probes+8 })
 	host.SetConnected(true)
 	r.wantNone("only a round was without the camera")
 	probes = camera.Count("Probe")
-	await(t, "two rounds with the camera", func() bool { return camera.Count("Probe") >= probes+16 })
+	await.That(t, "two rounds with the camera", func() bool { return camera.Count("Probe") >= probes+16 })
 
 	camera.Kill()
 	began := time.Now()
@@ -194,7 +199,9 @@ func TestForgedBye(t *testing.T) {
 	r.want(time.Minute, "the camera", akriID(host, uuidA))
 	asked := camera.Count("GetSystemDateAndTime")
 	camera.Bye()
-	await(t, "questions whether the Bye is true", func() bool { return camera.Count("GetSystemDateAndTime") >= asked+3 })
+	await.That(t, "questions whether the Bye is true", func() bool {
+		return camera.Count("GetSystemDateAndTime") >= asked+3
+	})
 	r.wantNone("a Bye of a camera that is there")
 	camera.StopHTTP()
 	camera.Bye()
@@ -276,7 +283,7 @@ func TestSameUUIDTwice(t *testing.T) {
 	_, b := startCamera(t, l, onvifcamera.Config{})
 	r := discover(t, &Handler{Interval: testInterval}, discovery.Request{})
 	r.want(time.Minute, "both cameras", akriID(a, uuidA), akriID(b, uuidA))
-	await(t, "four rounds", func() bool { return first.Count("Probe") >= 32 })
+	await.That(t, "four rounds", func() bool { return first.Count("Probe") >= 32 })
 	r.wantNone("both are there")
 	first.Kill()
 	r.want(6*testInterval+2*requestTimeout, "the end of one", akriID(b, uuidA))

@@ -118,13 +118,11 @@ func TestSlowCameras(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	began := time.Now()
-	if _, err := newClient(anyAddress).isThere(ctx, slow); !errors.Is(err, context.Canceled) ||
-		time.Since(began) > requestTimeout {
-		t.Errorf("error is %v after %s, want %v", err, time.Since(began), context.Canceled)
+	if _, err := newClient(anyAddress).isThere(ctx, slow); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v, want %v", err, context.Canceled)
 	}
 	if _, err := newClient(anyAddress).isThere(t.Context(), slow); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error is %v after %s, want a timeout", err, time.Since(began))
+		t.Errorf("error is %v, want a timeout", err)
 	}
 }
 

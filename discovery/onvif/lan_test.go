@@ -131,16 +131,6 @@ func (r *reports) wantNone(why string) {
 	}
 }
 
-// await waits for a condition, two minutes at most.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited two minutes in vain for %s", what)
-		}
-	}
-}
-
 func ids(devices []discovery.Device) (all []string) {
 	for _, d := range devices {
 		all = append(all, d.ID)

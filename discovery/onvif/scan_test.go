@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/netif"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
 
@@ -89,7 +90,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		h := &Handler{Interfaces: tc.interfaces, Interval: time.Hour}
 		r := discover(t, h, discovery.Request{Details: "discoveryTimeoutSeconds: 1"})
-		await(t, "the scan", func() bool {
+		await.That(t, "the scan", func() bool {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.scan != nil
@@ -99,7 +100,7 @@ func TestWarnings(t *testing.T) {
 			return true, nil
 		})
 		r.want(time.Minute, "nothing")
-		await(t, "the warning", func() bool { return tc.want == "" || len(r.warnings) > 0 })
+		await.That(t, "the warning", func() bool { return tc.want == "" || len(r.warnings) > 0 })
 		r.stop()
 		close(r.warnings)
 		var got []string

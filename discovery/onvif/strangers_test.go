@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/onvifcamera"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
@@ -79,7 +80,7 @@ func TestWSDD(t *testing.T) {
 	probeFor(t, client, dpws, "wsdp:Device", uuidA) // the node's own can be found as before
 	camera, host := startCamera(t, l, onvifcamera.Config{})
 	r.want(time.Minute, "a camera", akriID(host, uuidA))
-	await(t, "two rounds", func() bool { return camera.Count("Probe") >= 16 })
+	await.That(t, "two rounds", func() bool { return camera.Count("Probe") >= 16 })
 	r.wantNone("computers are no cameras")
 }
 
@@ -110,7 +111,7 @@ func TestHostileHost(t *testing.T) {
 	h := &Handler{Interval: testInterval}
 	r := discover(t, h, discovery.Request{})
 	r.want(time.Minute, "a camera among made-up ones", akriID(good, uuidA))
-	await(t, "four rounds", func() bool { return camera.Count("Probe") >= 32 })
+	await.That(t, "four rounds", func() bool { return camera.Count("Probe") >= 32 })
 	r.wantNone("only one of them is a camera")
 	known := func() (cameras, asking int) {
 		h.scan.mu.Lock()
@@ -118,7 +119,7 @@ func TestHostileHost(t *testing.T) {
 		return len(h.scan.sightings.cameras), h.scan.asking
 	}
 	// Not all of the flood arrives; what does is known, or the test would show nothing.
-	await(t, "a third of 301 cameras to be known", func() bool { n, _ := known(); return n >= 100 })
+	await.That(t, "a third of 301 cameras to be known", func() bool { n, _ := known(); return n >= 100 })
 	if n, asking := known(); n > 310 || asking > maxAsked {
 		t.Errorf("%d cameras are known, want 301 at most; %d are being asked, of %d at most", n, asking, maxAsked)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/onvifcamera"
 	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
@@ -35,7 +36,7 @@ func TestACameraThatCannotBeAsked(t *testing.T) {
 		t.Fatal("no warning within a minute")
 	}
 	rounds := camera.Count("Probe") + 16
-	await(t, "two rounds", func() bool { return camera.Count("Probe") >= rounds })
+	await.That(t, "two rounds", func() bool { return camera.Count("Probe") >= rounds })
 	if len(r.warnings) > 0 || len(others.warnings) > 0 {
 		t.Errorf("%d more warnings, and %d of a Configuration for other cameras, want none",
 			len(r.warnings), len(others.warnings))

@@ -14,6 +14,7 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // quick is how often the tests' URLs are asked.
@@ -39,15 +40,11 @@ func discover(t *testing.T, h *Handler, details string) *discovering {
 		h.answers = func(context.Context, target, string) error { return nil }
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	d := &discovering{t: t, changed: make(chan struct{}, 1), cancel: cancel, done: make(chan error, 1)}
+	d := &discovering{t: t, cancel: cancel, done: make(chan error, 1)}
 	note := func(add func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		add()
-		select {
-		case d.changed <- struct{}{}:
-		default:
-		}
 	}
 	request := discovery.Request{Details: details, Warn: func(text string) { note(func() { d.warned = append(d.warned, text) }) }}
 	go func() {
@@ -64,36 +61,24 @@ func (d *discovering) end() {
 	}
 	d.cancel()
 	d.cancel = nil
-	select {
-	case err := <-d.done:
-		if !errors.Is(err, context.Canceled) {
-			d.t.Errorf("Discover() = %v after its context ended", err)
-		}
-	case <-time.After(2 * time.Minute):
-		d.t.Error("Discover() goes on after its context ended")
+	if err := await.Next(d.t, "the end of Discover", d.done); !errors.Is(err, context.Canceled) {
+		d.t.Errorf("Discover() = %v after its context ended", err)
 	}
 }
 
 // await waits until something holds of all reports and warnings.
 func (d *discovering) await(what string, holds func() bool) {
 	d.t.Helper()
-	deadline := time.After(2 * time.Minute)
-	for {
+	await.That(d.t, what, func() (bool, string) {
 		d.mu.Lock()
-		held := holds()
-		reports, warned := fmt.Sprint(d.reports), d.warned
-		d.mu.Unlock()
-		if held {
-			return
-		}
+		defer d.mu.Unlock()
 		select {
-		case <-d.changed:
 		case err := <-d.done:
 			d.t.Fatalf("Discover() = %v", err)
-		case <-deadline:
-			d.t.Fatalf("not seen: %s\nreports: %s\nwarnings: %q", what, reports, warned)
+		default:
 		}
-	}
+		return holds(), fmt.Sprintf("reports: %v\nwarnings: %q", d.reports, d.warned)
+	})
 }
 
 // wants waits until the last report has these devices' IDs.
@@ -120,16 +105,6 @@ func (d *discovering) warns(parts ...string) {
 			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(warning, part) })
 		})
 	})
-}
-
-// await waits for a condition, two minutes at most.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited two minutes in vain for %s", what)
-		}
-	}
 }
 
 func urls(list ...string) string {
@@ -164,7 +139,7 @@ func TestReportsOnceAndOnEachChange(t *testing.T) {
 	s := serve(t, plc("opc.tcp://192.0.2.1:4840/"))
 	d := discover(t, &Handler{}, urls(s.url))
 	d.wants("the server", "opc.tcp://192.0.2.1:4840/")
-	await(t, "five rounds", func() (held bool) { s.set(func() { held = s.asked >= 5 }); return held })
+	await.That(t, "five rounds", func() (held bool) { s.set(func() { held = s.asked >= 5 }); return held })
 	s.set(func() { s.applications = append(s.applications, plc("opc.tcp://192.0.2.2:4840/")) })
 	d.wants("another server", "opc.tcp://192.0.2.1:4840/", "opc.tcp://192.0.2.2:4840/")
 	s.set(func() { s.applications[1].ApplicationName.Text = "Lathe" })
@@ -396,19 +371,14 @@ func TestAsksOnlySomeAtATime(t *testing.T) {
 	d := discover(t, &Handler{askTimeout: time.Minute}, urls(list...))
 	asked := func(want int) {
 		t.Helper()
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		await.That(t, fmt.Sprintf("%d connections", want), func() (bool, string) {
 			var n int
 			s.set(func() { n = s.asked })
-			if n >= want {
-				if n > want {
-					t.Fatalf("%d connections, want %d until one ends", n, want)
-				}
-				return
+			if n > want {
+				t.Fatalf("%d connections, want %d until one ends", n, want)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d connections, want %d", n, want)
-			}
-		}
+			return n == want, fmt.Sprint(n)
+		})
 	}
 	asked(asksAtOnce)
 	for i := range 20 { // the others come as these end, one by one

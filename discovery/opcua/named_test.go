@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/gopcua/opcua/ua"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // A server behind NAT names a URL at which nobody, or somebody else, answers: it stays
@@ -75,7 +77,7 @@ func TestTheNamedAddressIsAskedOnce(t *testing.T) {
 		t.Helper()
 		var until int
 		s.set(func() { until = s.asked + n })
-		await(t, "more rounds", func() (held bool) { s.set(func() { held = s.asked >= until }); return held })
+		await.That(t, "more rounds", func() (held bool) { s.set(func() { held = s.asked >= until }); return held })
 	}
 	rounds(3)
 	d.wants("there still", s.url)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -80,7 +81,7 @@ func TestManyLargeListsStayWithinTheBound(t *testing.T) {
 	}
 	var most uint64
 	for range streams {
-		most = max(most, await(t, reports, "the list of each"))
+		most = max(most, await.Next(t, "the list of each", reports))
 	}
 	if most -= before; most > bound {
 		t.Errorf("%d streams took %d MiB, of %d", streams, most>>20, bound>>20)
@@ -177,7 +178,7 @@ func TestALargeListThatDoesNotEnd(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- waits.await() }()
 	m.Close()
-	if err := await(t, waited, "the place of the connection that was closed"); err != nil {
+	if err := await.Next(t, "the place of the connection that was closed", waited); err != nil {
 		t.Errorf("await() = %v", err)
 	}
 }
@@ -215,7 +216,7 @@ func TestMoreStreamsThanThereMayBe(t *testing.T) {
 	refused := func(handler, want string) {
 		t.Helper()
 		serveHandler(t, s, handler, sends(devices("a")))
-		err := await(t, start(t, register(t, s, handler, true), discovery.Request{}).done, "the refusal")
+		err := await.Next(t, "the refusal", start(t, register(t, s, handler, true), discovery.Request{}).done)
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("Discover() of %s = %v, want %q", handler, err, want)
 		}

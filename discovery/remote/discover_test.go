@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -60,7 +61,7 @@ func TestRequestAndDevicesGoOverWhole(t *testing.T) {
 	want := &pb.DiscoverRequest{DiscoveryDetails: "udevRules:\n- KERNEL==\"x\"", DiscoveryProperties: map[string]*pb.ByteData{
 		"set": {Vec: []byte("\x00\xff")}, "empty": {Vec: []byte{}}, "unset": {},
 	}}
-	if got := await(t, asked, "the request"); !proto.Equal(got, want) {
+	if got := await.Next(t, "the request", asked); !proto.Equal(got, want) {
 		t.Errorf("the handler is asked for %v, want %v", got, want)
 	}
 	wantResult := discovery.Result{Devices: []discovery.Device{{
@@ -68,11 +69,11 @@ func TestRequestAndDevicesGoOverWhole(t *testing.T) {
 		Mounts:      []discovery.Mount{{ContainerPath: "/c", HostPath: "/h", ReadOnly: true}, {ContainerPath: "/c2", HostPath: "/h2"}},
 		DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "rw"}},
 	}, {}}}
-	if diff := cmp.Diff(wantResult, await(t, run.reports, "the first report")); diff != "" {
+	if diff := cmp.Diff(wantResult, await.Next(t, "the first report", run.reports)); diff != "" {
 		t.Errorf("the first report (-want +got):\n%s", diff)
 	}
 	close(taken)
-	if got := await(t, run.reports, "the second report"); len(got.Devices) != 0 {
+	if got := await.Next(t, "the second report", run.reports); len(got.Devices) != 0 {
 		t.Errorf("the second report is %+v, want no devices", got)
 	}
 }
@@ -93,7 +94,7 @@ func TestShared(t *testing.T) {
 			s := newServer(t, nil)
 			serveHandler(t, s, "x", sends(&pb.DiscoverResponse{Shared: tc.response}))
 			run := start(t, register(t, s, "x", tc.registered), discovery.Request{})
-			if got := await(t, run.reports, "a report"); got.Shared != tc.want {
+			if got := await.Next(t, "a report", run.reports); got.Shared != tc.want {
 				t.Errorf("reported shared: %t, want %t", got.Shared, tc.want)
 			}
 		})
@@ -106,16 +107,17 @@ func TestSharedChangesWithARegistration(t *testing.T) {
 	serveHandler(t, s, "x", sends(devices("a")))
 	source := register(t, s, "x", false)
 	run := start(t, source, discovery.Request{})
-	await(t, run.reports, "the report of local devices")
+	await.Next(t, "the report of local devices", run.reports)
 
 	if again := register(t, s, "x", true); again != source {
 		t.Error("the source is another one")
 	}
-	if err := await(t, run.done, "the end of the stream"); err == nil || !strings.Contains(err.Error(), "shared: true") {
+	if err := await.Next(t, "the end of the stream", run.done); err == nil ||
+		!strings.Contains(err.Error(), "shared: true") {
 		t.Errorf("Discover() = %v, want an error that says why", err)
 	}
 	run = start(t, source, discovery.Request{})
-	if got := await(t, run.reports, "the report of shared devices"); !got.Shared {
+	if got := await.Next(t, "the report of shared devices", run.reports); !got.Shared {
 		t.Error("the devices are still local")
 	}
 }
@@ -139,14 +141,14 @@ func TestTheSameRegistrationAgainDisturbsNothing(t *testing.T) {
 	source := register(t, s, "x", true)
 	run := start(t, source, discovery.Request{})
 	more <- devices("a")
-	await(t, run.reports, "the first report")
+	await.Next(t, "the first report", run.reports)
 	_, changed := s.config.Registry.Sources("x")
 	renewed := source.Renewed()
 
 	register(t, s, "x", true)
-	await(t, renewed, "the renewal")
+	await.Next(t, "the renewal", renewed)
 	more <- devices("a", "b")
-	if got := ids(await(t, run.reports, "a report on the stream that was open")); got != "a b" {
+	if got := ids(await.Next(t, "a report on the stream that was open", run.reports)); got != "a b" {
 		t.Errorf("reported %q, want a and b", got)
 	}
 	select {
@@ -180,16 +182,16 @@ func TestTheNewestListReplacesOlderOnes(t *testing.T) {
 			reports <- ids(result)
 		})
 	}()
-	await(t, sent, "the handler to send, though nobody takes a report")
+	await.Next(t, "the handler to send, though nobody takes a report", sent)
 	taken := 1
-	for await(t, reports, "a report") != "10000" {
+	for await.Next(t, "a report", reports) != "10000" {
 		taken++
 	}
 	if taken > 2000 {
 		t.Errorf("reported %d lists of a flood until the newest", taken)
 	}
 	cancel()
-	await(t, done, "the end")
+	await.Next(t, "the end", done)
 }
 
 func TestSilenceIsAReportOfNoDevices(t *testing.T) {
@@ -201,11 +203,11 @@ func TestSilenceIsAReportOfNoDevices(t *testing.T) {
 		return sends(devices("late"))(request, stream)
 	})
 	run := start(t, register(t, s, "x", true), discovery.Request{})
-	if got := await(t, run.reports, "the report for the silence"); len(got.Devices) != 0 || !got.Shared {
+	if got := await.Next(t, "the report for the silence", run.reports); len(got.Devices) != 0 || !got.Shared {
 		t.Errorf("reported %+v, want no devices, shared", got)
 	}
 	close(speak)
-	if got := ids(await(t, run.reports, "what it said then")); got != "late" {
+	if got := ids(await.Next(t, "what it said then", run.reports)); got != "late" {
 		t.Errorf("reported %q, want the late device", got)
 	}
 }
@@ -215,13 +217,13 @@ func TestSilenceAfterAReportMeansNoChange(t *testing.T) {
 	s.silentAfter = time.Second
 	serveHandler(t, s, "x", sends(devices("a")))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
-	got := ids(await(t, run.reports, "the report"))
-	for got == "" && s.silentAfter < deadline { // a busy machine took longer
+	got := ids(await.Next(t, "the report", run.reports))
+	for got == "" && s.silentAfter < await.Patience { // a busy machine took longer
 		run.cancel()
-		await(t, run.done, "the end")
+		await.Next(t, "the end", run.done)
 		s.silentAfter *= 2
 		run = start(t, register(t, s, "x", true), discovery.Request{})
-		got = ids(await(t, run.reports, "the report"))
+		got = ids(await.Next(t, "the report", run.reports))
 	}
 	if got != "a" {
 		t.Fatalf("reported %q, want a", got)
@@ -238,21 +240,23 @@ func TestAHandlerThatIsKilled(t *testing.T) {
 	kill := serveHandler(t, s, "x", sends(devices("a")))
 	source := register(t, s, "x", true)
 	run := start(t, source, discovery.Request{})
-	await(t, run.reports, "the report")
+	await.Next(t, "the report", run.reports)
 	kill()
-	if err := await(t, run.done, "the end of the stream"); err == nil || !strings.Contains(err.Error(), "the stream broke") {
+	if err := await.Next(t, "the end of the stream", run.done); err == nil ||
+		!strings.Contains(err.Error(), "the stream broke") {
 		t.Errorf("Discover() = %v, want that the stream broke", err)
 	}
 	if len(run.reports) > 0 {
 		t.Errorf("reported %+v: a handler that is gone says nothing of devices", <-run.reports)
 	}
 	run = start(t, source, discovery.Request{})
-	if err := await(t, run.done, "the failure to connect"); err == nil || !strings.Contains(err.Error(), "cannot connect") {
+	if err := await.Next(t, "the failure to connect", run.done); err == nil ||
+		!strings.Contains(err.Error(), "cannot connect") {
 		t.Errorf("Discover() = %v, want that it cannot connect", err)
 	}
 	serveHandler(t, s, "x", sends(devices("a")))
 	run = start(t, source, discovery.Request{})
-	if got := ids(await(t, run.reports, "the report of the handler that returned")); got != "a" {
+	if got := ids(await.Next(t, "the report of the handler that returned", run.reports)); got != "a" {
 		t.Errorf("reported %q, want a", got)
 	}
 }
@@ -286,7 +290,7 @@ func TestEndsPromptly(t *testing.T) {
 			case <-time.After(50 * time.Millisecond):
 			}
 			run.cancel()
-			if err := await(t, run.done, "the end"); !errors.Is(err, context.Canceled) {
+			if err := await.Next(t, "the end", run.done); !errors.Is(err, context.Canceled) {
 				t.Errorf("Discover() = %v, want %v", err, context.Canceled)
 			}
 		})
@@ -302,7 +306,8 @@ func TestNetworkEndpoint(t *testing.T) {
 	s := newServer(t, nil)
 	for _, endpoint := range []string{"http://" + l.Addr().String(), l.Addr().String()} {
 		source := registerAt(t, s, &pb.RegisterDiscoveryHandlerRequest{Name: "x", Endpoint: endpoint, EndpointType: network})
-		if got := ids(await(t, start(t, source, discovery.Request{}).reports, "the report of "+endpoint)); got != "a" {
+		run := start(t, source, discovery.Request{})
+		if got := ids(await.Next(t, "the report of "+endpoint, run.reports)); got != "a" {
 			t.Errorf("reported %q, want a", got)
 		}
 	}

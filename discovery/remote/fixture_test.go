@@ -16,21 +16,6 @@ import (
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
-// deadline is how long tests wait for what must come.
-const deadline = 30 * time.Second
-
-// await returns the channel's next value, or fails and says what was awaited.
-func await[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(deadline):
-		t.Fatalf("waited %v for %s", deadline, what)
-		panic("not reached")
-	}
-}
-
 // newServer returns a server with a directory of its own, which does not listen.
 func newServer(t *testing.T, change func(*Config)) *Server {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -47,7 +48,7 @@ func TestFailures(t *testing.T) {
 			s := newServer(t, nil)
 			serveHandler(t, s, "x", tc.discover)
 			run := start(t, register(t, s, "x", true), discovery.Request{})
-			err := await(t, run.done, "the error")
+			err := await.Next(t, "the error", run.done)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "endpoint "+s.config.Directory) {
 				t.Errorf("Discover() = %v, want an error of the endpoint with %q", err, tc.want)
 			}
@@ -106,7 +107,7 @@ func TestWhatIsNoHandler(t *testing.T) {
 			s := newServer(t, nil)
 			tc.prepare(t, filepath.Join(s.config.Directory, "x.sock"))
 			run := start(t, register(t, s, "x", true), discovery.Request{})
-			if err := await(t, run.done, "the error"); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := await.Next(t, "the error", run.done); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Discover() = %v, want an error with %q", err, tc.want)
 			}
 			if len(run.reports) > 0 {
@@ -146,7 +147,7 @@ func TestAHandlerThatNeverAnswers(t *testing.T) {
 	}
 	defer l.Close()
 	run := start(t, register(t, s, "x", true), discovery.Request{})
-	if err := await(t, run.done, "the error"); err == nil || !strings.Contains(err.Error(), "cannot connect") {
+	if err := await.Next(t, "the error", run.done); err == nil || !strings.Contains(err.Error(), "cannot connect") {
 		t.Errorf("Discover() = %v, want that it cannot connect", err)
 	}
 	if len(run.reports) > 0 {
@@ -166,7 +167,8 @@ func TestMoreDevicesThanTheAgentTakes(t *testing.T) {
 		many.Devices = append(many.Devices, d)
 	}
 	serveHandler(t, s, "x", sends(many))
-	if got := await(t, start(t, register(t, s, "x", true), discovery.Request{}).reports, "the report"); len(got.Devices) != 20_001 {
+	run := start(t, register(t, s, "x", true), discovery.Request{})
+	if got := await.Next(t, "the report", run.reports); len(got.Devices) != 20_001 {
 		t.Errorf("reported %d devices, want all", len(got.Devices))
 	}
 }
@@ -180,7 +182,8 @@ func TestWarningsArePassedOnceAndBounded(t *testing.T) {
 	}
 	serveHandler(t, s, "x", sends(first, first, flood))
 	run := start(t, register(t, s, "x", true), discovery.Request{})
-	for ids(await(t, run.reports, "a report")) != "end" { // the others may be replaced, and their warnings are passed
+	// The others may be replaced, and their warnings are passed.
+	for ids(await.Next(t, "a report", run.reports)) != "end" {
 	}
 	if len(run.warnings) != maxWarnings {
 		t.Errorf("%d warnings, want %d", len(run.warnings), maxWarnings)
@@ -207,7 +210,7 @@ func TestAHandlerThatNeverStopsSending(t *testing.T) {
 	began := time.Now()
 	run := start(t, register(t, s, "x", true), discovery.Request{})
 	for range burstBytes/(4<<20) + 2 { // the last one waits for the one before
-		await(t, run.reports, "a report")
+		await.Next(t, "a report", run.reports)
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("took more than %d MiB in %v", burstBytes>>20, took)

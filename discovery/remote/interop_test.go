@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/npm"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
@@ -74,7 +75,7 @@ func (h *jsHandler) kill() {
 func (h *jsHandler) await(t *testing.T, event string) jsEvent {
 	t.Helper()
 	for {
-		if got := await(t, h.events, "the handler's event "+event); got.Event == event {
+		if got := await.Next(t, "the handler's event "+event, h.events); got.Event == event {
 			return got
 		}
 	}
@@ -121,39 +122,41 @@ func TestAHandlerInJavaScript(t *testing.T) {
 			want := discovery.Result{Shared: true, Devices: []discovery.Device{{ID: "d", Properties: map[string]string{"K": "ü"},
 				Mounts:      []discovery.Mount{{ContainerPath: "/c", HostPath: "/h", ReadOnly: true}},
 				DeviceSpecs: []discovery.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "rw"}}}}}
-			if diff := cmp.Diff(want, await(t, first.reports, "the device")); diff != "" {
+			if diff := cmp.Diff(want, await.Next(t, "the device", first.reports)); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
 			}
 
 			// Cancelling one stream makes the handler register again; the other goes on.
 			second := start(t, source, discovery.Request{Details: "second"})
-			await(t, second.reports, "the device, once more")
+			await.Next(t, "the device, once more", second.reports)
 			second.cancel()
 			h.await(t, "cancelled")
 			h.await(t, "registered")
 			h.sees(t, `{"devices":[],"warnings":["from js"]}`)
-			if got := await(t, first.reports, "the end of the device"); len(got.Devices) != 0 {
+			if got := await.Next(t, "the end of the device", first.reports); len(got.Devices) != 0 {
 				t.Errorf("reported %+v, want no devices", got)
 			}
-			if got := await(t, first.warnings, "the warning"); got != "from js" {
+			if got := await.Next(t, "the warning", first.warnings); got != "from js" {
 				t.Errorf("the warning is %q", got)
 			}
 
 			refused := start(t, source, discovery.Request{Details: "refuse"})
-			if err := await(t, refused.done, "the refusal"); !errors.Is(err, discovery.ErrInvalid) || !strings.Contains(err.Error(), "no such details") {
+			if err := await.Next(t, "the refusal", refused.done); !errors.Is(err, discovery.ErrInvalid) ||
+				!strings.Contains(err.Error(), "no such details") {
 				t.Errorf("Discover() = %v, want the refusal of the details", err)
 			}
 
 			renewed := source.Renewed()
 			h.kill()
-			if err := await(t, first.done, "the end of the stream"); err == nil {
+			if err := await.Next(t, "the end of the stream", first.done); err == nil {
 				t.Error("Discover() = nil for a handler that was killed")
 			}
 			os.Remove(filepath.Join(s.config.Directory, "js.sock"))
 			h = startJS(t, modules, s, endpoint)
-			await(t, renewed, "the registration that ends the backoff")
+			await.Next(t, "the registration that ends the backoff", renewed)
 			h.sees(t, `{"devices":[{"id":"d"}]}`)
-			if got := ids(await(t, start(t, source, discovery.Request{}).reports, "the device after the restart")); got != "d" {
+			again := start(t, source, discovery.Request{})
+			if got := ids(await.Next(t, "the device after the restart", again.reports)); got != "d" {
 				t.Errorf("reported %q, want d", got)
 			}
 		})

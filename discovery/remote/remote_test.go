@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -42,7 +43,7 @@ func run(t *testing.T, s *Server) (stop func()) {
 // soon ends after the deadline: the server must be there by then.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -61,7 +62,7 @@ func TestRegistrationOverTheSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, changed, "the change of udev's sources")
+	await.Next(t, "the change of udev's sources", changed)
 	var got []string
 	for _, source := range sources(s, "udev") {
 		got = append(got, source.ID)
@@ -117,7 +118,7 @@ func TestAnotherAgentsSocketIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, s)
-	other.SetDeadline(time.Now().Add(deadline))
+	other.SetDeadline(time.Now().Add(await.Patience))
 	for range 3 { // looks
 		conn, err := other.Accept()
 		if err != nil {
@@ -167,14 +168,14 @@ func TestAFloodOfRegistrationsOfOneEndpoint(t *testing.T) {
 	}
 	flood.Wait()
 	ended := time.Now()
-	last := await(t, renewals, "a renewal")
+	last := await.Next(t, "a renewal", renewals)
 	for last.Before(ended) {
-		last = await(t, renewals, "the renewal after the last registration")
+		last = await.Next(t, "the renewal after the last registration", renewals)
 	}
 	ended = time.Now()
 	register(t, s, "x", true)
 	for last.Before(ended) {
-		last = await(t, renewals, "the renewal after one more registration")
+		last = await.Next(t, "the renewal after one more registration", renewals)
 	}
 	close(stop)
 	counting.Wait()
@@ -193,7 +194,7 @@ func TestAFloodOfEndpoints(t *testing.T) {
 	s.maxEndpoints = most
 	serveHandler(t, s, "used", sends(devices("a")))
 	used, idle := register(t, s, "used", true), register(t, s, "idle", true)
-	await(t, start(t, used, discovery.Request{}).reports, "the report of the handler in use")
+	await.Next(t, "the report of the handler in use", start(t, used, discovery.Request{}).reports)
 	for i := range 1000 {
 		register(t, s, fmt.Sprintf("flood%d", i), true)
 	}
@@ -219,7 +220,7 @@ func TestWithAllEndpointsInUseANewOneIsLeftOut(t *testing.T) {
 	s.maxEndpoints = 1
 	serveHandler(t, s, "used", sends(devices("a")))
 	used := start(t, register(t, s, "used", true), discovery.Request{})
-	await(t, used.reports, "the report of the handler in use")
+	await.Next(t, "the report of the handler in use", used.reports)
 	if err := s.register(klog.Background(), &pb.RegisterDiscoveryHandlerRequest{Name: "more", Endpoint: "more.sock"}); err != nil {
 		t.Errorf("register() = %v: handlers end with an error, and there may be room later", err)
 	}
@@ -227,7 +228,7 @@ func TestWithAllEndpointsInUseANewOneIsLeftOut(t *testing.T) {
 		t.Error("the new one took the place of one in use")
 	}
 	used.cancel()
-	await(t, used.done, "the end of the stream")
+	await.Next(t, "the end of the stream", used.done)
 	register(t, s, "more", true)
 }
 
@@ -238,26 +239,21 @@ func TestAnEndpointThatStaysUnreachableIsForgotten(t *testing.T) {
 	_, changed := s.config.Registry.Sources("x")
 	fail := func() {
 		t.Helper()
-		await(t, start(t, source, discovery.Request{}).done, "the failure to connect")
+		await.Next(t, "the failure to connect", start(t, source, discovery.Request{}).done)
 	}
 	began := time.Now()
 	fail()
 	if len(sources(s, "x")) != 1 {
 		t.Fatal("forgotten after one failure")
 	}
-	for {
+	await.That(t, "the handler to be forgotten", func() bool {
 		fail()
-		if len(sources(s, "x")) == 0 {
-			break
-		}
-		if time.Since(began) > deadline {
-			t.Fatal("never forgotten")
-		}
-	}
+		return len(sources(s, "x")) == 0
+	})
 	if took := time.Since(began); took < s.config.ForgetAfter {
 		t.Errorf("forgotten after %v", took)
 	}
-	await(t, changed, "the change of sources")
+	await.Next(t, "the change of sources", changed)
 	if again := register(t, s, "x", true); again == source {
 		t.Error("the endpoint that registers again has the source that was removed")
 	}
@@ -271,7 +267,7 @@ func TestAnEndpointThatIsReachedIsNotForgotten(t *testing.T) {
 	e.unreachable()
 	serveHandler(t, s, "x", sends(devices("a")))
 	open := start(t, source, discovery.Request{})
-	await(t, open.reports, "a report")
+	await.Next(t, "a report", open.reports)
 	e.unreachable() // another Configuration's attempt failed
 	s.forget(klog.Background(), e)
 	if len(sources(s, "x")) != 1 {
@@ -279,7 +275,7 @@ func TestAnEndpointThatIsReachedIsNotForgotten(t *testing.T) {
 	}
 	e.renew(true)
 	open.cancel()
-	await(t, open.done, "the end of the stream")
+	await.Next(t, "the end of the stream", open.done)
 	s.forget(klog.Background(), e)
 	if len(sources(s, "x")) != 1 {
 		t.Error("forgotten though it registered again")

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -87,12 +88,12 @@ func TestSecretsNeedTLS(t *testing.T) {
 			}
 			run := start(t, source, tc.request)
 			if tc.want == "" {
-				if got := ids(await(t, run.reports, "the report")); got != "a" {
+				if got := ids(await.Next(t, "the report", run.reports)); got != "a" {
 					t.Errorf("reported %q, want a", got)
 				}
 				return
 			}
-			err := await(t, run.done, "the error")
+			err := await.Next(t, "the error", run.done)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Discover() = %v, want %q", err, tc.want)
 			}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -117,10 +118,10 @@ func TestOnTheWire(t *testing.T) {
 		saw <- speak(conn, messages)
 	}()
 	run := start(t, register(t, s, "x", true), discovery.Request{Details: "{}"})
-	if got := ids(await(t, run.reports, "a report")); got != "a b" {
+	if got := ids(await.Next(t, "a report", run.reports)); got != "a b" {
 		t.Fatalf("reported %q, want a and b", got)
 	}
-	got := await(t, saw, "what the handler saw")
+	got := await.Next(t, "what the handler saw", saw)
 	if got.err != nil {
 		t.Fatalf("the handler failed: %v", got.err)
 	}

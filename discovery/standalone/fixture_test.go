@@ -5,30 +5,15 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
-
-// deadline is how long tests wait for what must come.
-const deadline = 30 * time.Second
-
-// await returns the channel's next value, or fails and says what was awaited.
-func await[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(deadline):
-		t.Fatalf("waited %v for %s", deadline, what)
-		panic("not reached")
-	}
-}
 
 // agent is Akri's agent, as far as handlers see it.
 type agent struct {
@@ -113,7 +98,7 @@ func discover(t *testing.T, registered *pb.RegisterDiscoveryHandlerRequest, deta
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	stream, err = pb.NewDiscoveryHandlerClient(conn).Discover(ctx, &pb.DiscoverRequest{
 		DiscoveryDetails:    details,

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/npm"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
@@ -61,23 +62,23 @@ func TestAnAgentInJavaScript(t *testing.T) {
 				}
 			}()
 
-			registered := await(t, events, "the registration")
+			registered := await.Next(t, "the registration", events)
 			if got, _ := registered.Data.(map[string]any); registered.Event != "registered" || got["name"] != "fake" || got["shared"] != true {
 				t.Errorf("the agent hears %+v, want the registration", registered)
 			}
 			device := map[string]any{"id": "d", "properties": map[string]any{"K": "ü"},
 				"device_specs": []any{map[string]any{"container_path": "/dev/c", "host_path": "/dev/h", "permissions": "rw"}}}
 			want := event{"devices", map[string]any{"devices": []any{device}}}
-			if diff := cmp.Diff(want, await(t, events, "the devices")); diff != "" {
+			if diff := cmp.Diff(want, await.Next(t, "the devices", events)); diff != "" {
 				t.Errorf("the agent hears (-want +got):\n%s", diff)
 			}
 			if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
-			if got := await(t, events, "the end of the stream"); got.Event != "ended" {
+			if got := await.Next(t, "the end of the stream", events); got.Event != "ended" {
 				t.Errorf("the agent hears %+v, want the end of the stream that it cancels", got)
 			}
-			if got := await(t, events, "the registration after that"); got.Event != "registered" {
+			if got := await.Next(t, "the registration after that", events); got.Event != "registered" {
 				t.Errorf("the agent hears %+v, want the registration again", got)
 			}
 		})

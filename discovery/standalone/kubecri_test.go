@@ -14,6 +14,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
 	"github.com/kubeslot/kubeslot/discovery/remote"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // kubecri takes registrations as kubecri does.
@@ -42,7 +43,7 @@ func source(t *testing.T, registry *discovery.Registry, name string) *discovery.
 		if len(sources) > 0 {
 			return sources[0]
 		}
-		await(t, changed, "the registration of "+name)
+		await.Next(t, "the registration of "+name, changed)
 	}
 }
 
@@ -85,7 +86,7 @@ func TestStandaloneIsAsBuiltIn(t *testing.T) {
 	here, there := ask(t, builtIn, details), ask(t, standalone, details)
 	same := func(what string) {
 		t.Helper()
-		want, got := await(t, here.reports, what+" (built in)"), await(t, there.reports, what+" (standalone)")
+		want, got := await.Next(t, what+" (built in)", here.reports), await.Next(t, what+" (standalone)", there.reports)
 		if want.Devices == nil {
 			want.Devices = []discovery.Device{}
 		}
@@ -94,8 +95,9 @@ func TestStandaloneIsAsBuiltIn(t *testing.T) {
 		}
 	}
 	same("two devices")
-	if want, got := await(t, here.warnings, "a warning"), await(t, there.warnings, "the warning"); want != got || !strings.Contains(got, "colour") {
-		t.Errorf("warns of %q, want %q", got, want)
+	warned := await.Next(t, "a warning", here.warnings)
+	if got := await.Next(t, "the warning", there.warnings); warned != got || !strings.Contains(got, "colour") {
+		t.Errorf("warns of %q, want %q", got, warned)
 	}
 	if err := os.WriteFile(availability, []byte("OFFLINE"), 0o600); err != nil {
 		t.Fatal(err)
@@ -103,7 +105,8 @@ func TestStandaloneIsAsBuiltIn(t *testing.T) {
 	same("no devices")
 
 	const bad = "descriptions: red"
-	want, got := await(t, ask(t, builtIn, bad).done, "the refusal"), await(t, ask(t, standalone, bad).done, "the refusal")
+	want := await.Next(t, "the refusal", ask(t, builtIn, bad).done)
+	got := await.Next(t, "the refusal", ask(t, standalone, bad).done)
 	if !errors.Is(got, discovery.ErrInvalid) || !strings.Contains(got.Error(), want.Error()) {
 		t.Errorf("refuses bad details with %v, want %v", got, want)
 	}
@@ -111,17 +114,17 @@ func TestStandaloneIsAsBuiltIn(t *testing.T) {
 	// Killed and started again.
 	renewed := standalone.Renewed()
 	p.stop()
-	await(t, p.ended, "the end of the program")
-	if err := await(t, there.done, "the end of the stream"); err == nil {
+	await.Next(t, "the end of the program", p.ended)
+	if err := await.Next(t, "the end of the stream", there.done); err == nil {
 		t.Error("Discover() = nil after the handler's end")
 	}
 	startProgram(t, handler, Options{Directory: dir})
-	await(t, renewed, "the registration that ends kubecri's backoff")
+	await.Next(t, "the registration that ends kubecri's backoff", renewed)
 	if got := source(t, registry, debugecho.Name); got != standalone {
 		t.Error("the source is another one: the devices that were known are lost with it")
 	}
 	there = ask(t, standalone, details)
-	if got := await(t, there.reports, "the devices"); len(got.Devices) != 0 {
+	if got := await.Next(t, "the devices", there.reports); len(got.Devices) != 0 {
 		t.Errorf("reported %+v while offline", got)
 	}
 }

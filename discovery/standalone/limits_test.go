@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -21,7 +22,7 @@ func TestTakesLongRequests(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, dir, nil)
 	startProgram(t, sees(true), Options{Directory: dir})
-	stream, _ := discover(t, await(t, a.registered, "the registration"), strings.Repeat("x", 10<<20))
+	stream, _ := discover(t, await.Next(t, "the registration", a.registered), strings.Repeat("x", 10<<20))
 	receive(t, stream)
 }
 
@@ -63,12 +64,13 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, dir, nil)
 	startProgram(t, sees(true), Options{Directory: dir})
-	conn, err := grpc.NewClient("unix:"+await(t, a.registered, "the registration").GetEndpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	endpoint := await.Next(t, "the registration", a.registered).GetEndpoint()
+	conn, err := grpc.NewClient("unix:"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	first, end := context.WithCancel(ctx)
 	t.Cleanup(end)
@@ -96,7 +98,7 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 		t.Errorf("stream %d is served at once (%v)", maxStreams+1, err)
 	case <-time.After(200 * time.Millisecond):
 		end()
-		if err := await(t, next, "a stream once another has ended"); err != nil {
+		if err := await.Next(t, "a stream once another has ended", next); err != nil {
 			t.Error(err)
 		}
 	}
@@ -108,7 +110,7 @@ func TestIdleConnectionsKeepNoAgentOut(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, dir, nil)
 	startProgram(t, sees(true), Options{Directory: dir, IP: "127.0.0.1"})
-	address := strings.TrimPrefix(await(t, a.registered, "the registration").GetEndpoint(), "http://")
+	address := strings.TrimPrefix(await.Next(t, "the registration", a.registered).GetEndpoint(), "http://")
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
 			return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx, "tcp", to)
@@ -117,7 +119,7 @@ func TestIdleConnectionsKeepNoAgentOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	ended := make(chan error, 1)
 	for i := range 2 {

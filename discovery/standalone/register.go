@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -30,17 +31,9 @@ const (
 type registrar struct {
 	agent   string // path of its socket
 	request *pb.RegisterDiscoveryHandlerRequest
-	lost    chan struct{} // room for one; see reregister
+	lost    wake.Signal // the agent may have forgotten the handler
 	// present returns an error when it is of no use to register any more.
 	present func() error
-}
-
-// reregister says that the agent may have forgotten the handler. It does not block.
-func (r *registrar) reregister() {
-	select {
-	case r.lost <- struct{}{}:
-	default:
-	}
 }
 
 // run registers at once, and again when the agent's socket is another one, after a

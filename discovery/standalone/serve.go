@@ -20,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
 	"github.com/kubeslot/kubeslot/serve"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -57,12 +58,12 @@ func Serve(ctx context.Context, handler discovery.Handler, options Options) erro
 	r := &registrar{
 		agent:   filepath.Join(options.Directory, pb.RegistrationSocket),
 		request: &pb.RegisterDiscoveryHandlerRequest{Name: handler.Name(), Endpoint: at.endpoint, EndpointType: at.kind, Shared: sharer.Shared()},
-		lost:    make(chan struct{}, 1),
+		lost:    wake.New(),
 		present: at.present,
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(serve.HandshakeTimeout), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}))
-	pb.RegisterDiscoveryHandlerServer(server, &service{handler: sharer, logger: logger, dropped: r.reregister})
+	pb.RegisterDiscoveryHandlerServer(server, &service{handler: sharer, logger: logger, dropped: r.lost.Send})
 
 	var workers sync.WaitGroup
 	served := make(chan error, 1)

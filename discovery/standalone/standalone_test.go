@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -61,7 +62,7 @@ func TestRegistersAndServes(t *testing.T) {
 			}
 			startProgram(t, h, Options{Directory: dir, IP: tc.ip})
 
-			registered := await(t, a.registered, "the registration")
+			registered := await.Next(t, "the registration", a.registered)
 			wantRegistered := &pb.RegisterDiscoveryHandlerRequest{Name: "fake", Endpoint: dir + "/fake.sock", Shared: tc.shared}
 			if tc.ip != "" {
 				wantRegistered.EndpointType = pb.RegisterDiscoveryHandlerRequest_NETWORK
@@ -96,19 +97,19 @@ func TestRegistersAgain(t *testing.T) {
 	h := sees(true)
 	p := startProgram(t, h, Options{Directory: dir}) // before there is an agent
 	a := startAgent(t, dir, nil)
-	await(t, a.registered, "the registration with an agent that starts later")
+	await.Next(t, "the registration with an agent that starts later", a.registered)
 
 	a.stop() // no stream breaks: none is open
 	a = startAgent(t, dir, nil)
-	registered := await(t, a.registered, "the registration with the next agent")
+	registered := await.Next(t, "the registration with the next agent", a.registered)
 
 	stream, cancel := discover(t, registered, "")
 	receive(t, stream)
 	cancel()
-	await(t, a.registered, "the registration after a stream was dropped")
+	await.Next(t, "the registration after a stream was dropped", a.registered)
 
 	p.stop()
-	if err := await(t, p.ended, "the end"); err != nil {
+	if err := await.Next(t, "the end", p.ended); err != nil {
 		t.Errorf("Serve() = %v after its context ended", err)
 	}
 	if _, err := os.Lstat(registered.GetEndpoint()); !os.IsNotExist(err) {
@@ -120,10 +121,10 @@ func TestARefusedRegistrationDoesNotEndTheHandler(t *testing.T) {
 	dir := t.TempDir()
 	a := startAgent(t, dir, status.Error(codes.Internal, "not now"))
 	p := startProgram(t, sees(true), Options{Directory: dir})
-	await(t, a.registered, "the registration that is refused")
+	await.Next(t, "the registration that is refused", a.registered)
 	a.stop()
 	a = startAgent(t, dir, nil)
-	await(t, a.registered, "the next registration")
+	await.Next(t, "the next registration", a.registered)
 	select {
 	case err := <-p.ended:
 		t.Errorf("Serve() = %v", err)
@@ -150,7 +151,7 @@ func TestWhatEndsAStream(t *testing.T) {
 		return ctx.Err()
 	}}
 	startProgram(t, h, Options{Directory: dir})
-	registered := await(t, a.registered, "the registration")
+	registered := await.Next(t, "the registration", a.registered)
 	other, _ := discover(t, registered, "goes on")
 	receive(t, other)
 	for details, want := range map[string]struct {
@@ -190,7 +191,7 @@ func TestReportsThatAreNotSharedAsRegistered(t *testing.T) {
 		return ctx.Err()
 	}}
 	startProgram(t, h, Options{Directory: dir})
-	registered := await(t, a.registered, "the registration")
+	registered := await.Next(t, "the registration", a.registered)
 	for details, want := range map[string]*bool{"shared": nil, "local": proto.Bool(false)} {
 		stream, _ := discover(t, registered, details)
 		if got := receive(t, stream); cmp.Diff(want, got.Shared) != "" {
@@ -217,7 +218,7 @@ func TestWarnings(t *testing.T) {
 		return ctx.Err()
 	}}
 	startProgram(t, h, Options{Directory: dir})
-	stream, _ := discover(t, await(t, a.registered, "the registration"), "")
+	stream, _ := discover(t, await.Next(t, "the registration", a.registered), "")
 
 	first := receive(t, stream)
 	if len(first.GetDevices()) != 1 || first.GetDevices()[0].GetId() != "a" {
@@ -263,7 +264,7 @@ func TestTheSocket(t *testing.T) {
 		dir := t.TempDir()
 		a := startAgent(t, dir, nil)
 		first := startProgram(t, sees(true), Options{Directory: dir})
-		await(t, a.registered, "the first process's registration")
+		await.Next(t, "the first process's registration", a.registered)
 		startProgram(t, sees(true), Options{Directory: dir})
 		select {
 		case <-a.registered:
@@ -273,7 +274,7 @@ func TestTheSocket(t *testing.T) {
 		case <-time.After(2 * lookInterval):
 		}
 		first.stop()
-		await(t, a.registered, "the second process's registration")
+		await.Next(t, "the second process's registration", a.registered)
 	})
 	t.Run("taken or removed by somebody", func(t *testing.T) {
 		for name, do := range map[string]func(path string) error{
@@ -289,10 +290,11 @@ func TestTheSocket(t *testing.T) {
 			dir := t.TempDir()
 			p := startProgram(t, sees(true), Options{Directory: dir})
 			a := startAgent(t, dir, nil)
-			if err := do(await(t, a.registered, "the registration").GetEndpoint()); err != nil {
+			if err := do(await.Next(t, "the registration", a.registered).GetEndpoint()); err != nil {
 				t.Fatal(err)
 			}
-			if err := await(t, p.ended, "the end: nobody can find the handler"); err == nil || !strings.Contains(err.Error(), "socket") {
+			if err := await.Next(t, "the end: nobody can find the handler", p.ended); err == nil ||
+				!strings.Contains(err.Error(), "socket") {
 				t.Errorf("%s: Serve() = %v, want an error", name, err)
 			}
 		}

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func TestDevicesComeAndGo(t *testing.T) {
@@ -29,13 +29,9 @@ func TestDevicesComeAndGo(t *testing.T) {
 	}()
 	want := func(what string, devices ...discovery.Device) {
 		t.Helper()
-		select {
-		case got := <-reports:
-			if diff := cmp.Diff(discovery.Result{Devices: devices}, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
-			}
-		case <-time.After(2 * time.Minute):
-			t.Fatalf("no report of %s", what)
+		got := await.Next(t, "a report of "+what, reports)
+		if diff := cmp.Diff(discovery.Result{Devices: devices}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 	want("an empty directory")

@@ -11,10 +11,8 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
+	"github.com/kubeslot/kubeslot/test/await"
 )
-
-// patience is how long a test waits for what must come.
-const patience = 30 * time.Second
 
 type reported struct {
 	discovery.Result
@@ -31,13 +29,8 @@ func discover(t testing.TB, h *Handler, details string) <-chan reported {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Discover() = %v after its context ended, want %v", err, context.Canceled)
-			}
-		case <-time.After(patience):
-			t.Error("Discover goes on after its context ended")
+		if err := await.Next(t, "the end of Discover", done); !errors.Is(err, context.Canceled) {
+			t.Errorf("Discover() = %v after its context ended, want %v", err, context.Canceled)
 		}
 	})
 	return reports
@@ -47,7 +40,7 @@ func discover(t testing.TB, h *Handler, details string) <-chan reported {
 func awaitNodes(t testing.TB, reports <-chan reported, want ...string) reported {
 	t.Helper()
 	last := "nothing"
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(await.Patience); ; {
 		select {
 		case r := <-reports:
 			last = nodes(r.Devices)
@@ -101,7 +94,7 @@ func TestDiscoverFailsAtOnce(t *testing.T) {
 		"bad details": {details: `udevRules: ['KERNEL=="a" x']`, want: "udevRules[0], column 13", invalid: true},
 		"no sysfs":    {details: `udevRules: []`, tree: sysfs.Tree{Sys: "/nosuch"}, want: "is sysfs mounted at /nosuch?"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 		h := &Handler{&uevent.Monitor{Tree: tc.tree}}
 		err := h.Discover(ctx, discovery.Request{Details: tc.details},
 			func(r discovery.Result) { t.Errorf("%s: reported %+v", name, r) })

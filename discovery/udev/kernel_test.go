@@ -16,6 +16,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // loopControl makes and removes loop devices, which the whole machine sees.
@@ -63,18 +64,15 @@ func (c *loopControl) add(t testing.TB) int {
 
 func (c *loopControl) remove(t testing.TB, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	await.That(t, fmt.Sprintf("loop%d to be removed", n), func() error {
 		err := unix.IoctlSetInt(int(c.file.Fd()), unix.LOOP_CTL_REMOVE, n)
-		if err == nil {
-			c.made = slices.DeleteFunc(c.made, func(m int) bool { return m == n })
-			return
-		}
-		// Somebody has it open: udevd, or a test that looks at all disks.
-		if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
+		// Somebody may have it open: udevd, or a test that looks at all disks.
+		if err != nil && !errors.Is(err, syscall.EBUSY) {
 			t.Fatalf("remove loop%d: %v", n, err)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
+	c.made = slices.DeleteFunc(c.made, func(m int) bool { return m == n })
 }
 
 func TestLoopDevices(t *testing.T) {
@@ -176,10 +174,7 @@ func TestMacvtap(t *testing.T) {
 		if err := netlink.LinkSetName(tap, "plug1"); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(patience); !strings.Contains(r.Devices[0].ID, "/plug1/"); {
-			if time.Now().After(deadline) {
-				t.Fatalf("plug0 was renamed; still reported: %s", r.Devices[0].ID)
-			}
+		for !strings.Contains(r.Devices[0].ID, "/plug1/") {
 			r = awaitNodes(t, reports, node)
 		}
 		if err := netlink.LinkDel(tap); err != nil {
@@ -229,11 +224,7 @@ func TestPluggedInToReport(t *testing.T) {
 func BenchmarkIdle(b *testing.B) {
 	reports := discover(b, &Handler{&uevent.Monitor{}},
 		`udevRules: ['KERNEL=="video[0-9]*", ATTRS{idVendor}=="046d"', 'SUBSYSTEM=="tty"']`)
-	select {
-	case <-reports:
-	case <-time.After(patience):
-		b.Fatal("no first report")
-	}
+	await.Next(b, "the first report", reports)
 	before, began := cpuTime(b), time.Now()
 	for b.Loop() {
 		time.Sleep(5 * time.Second)

@@ -21,6 +21,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/need"
 )
 
@@ -230,11 +231,7 @@ func TestUdevdsEvents(t *testing.T) {
 			t.Logf("udevd:\n%s", &log)
 		}
 	}()
-	for deadline := time.Now().Add(patience); !tree.UdevdRuns(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("udevd did not make its socket /run/udev/control")
-		}
-	}
+	await.That(t, "udevd to make its socket /run/udev/control", tree.UdevdRuns)
 
 	type seen struct {
 		*uevent.Event
@@ -275,7 +272,7 @@ func TestUdevdsEvents(t *testing.T) {
 				both = append(both, e)
 				texts = append(texts, fmt.Sprintf("udevd: %v, %s, SEQNUM %v",
 					e.Udevd, e.Properties["ID_KUBESLOT"], e.Properties["SEQNUM"] != ""))
-			case <-time.After(patience):
+			case <-time.After(await.Patience):
 				t.Fatalf("want the kernel's event and udevd's, have %q", texts)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/need"
 )
 
@@ -112,16 +112,13 @@ func TestSeesWhatUdevSees(t *testing.T) {
 	}
 	if os.Getenv("KUBESLOT_TEST_NAMESPACE") == "" {
 		// Devices come and go meanwhile.
-		for deadline := time.Now().Add(patience); ; {
+		await.That(t, "this machine's devices to be the same (-udevadm +ours)", func() (bool, string) {
 			differences, number := compare(sysfs.Tree{})
 			if differences == "" {
 				t.Logf("the same %d devices on this machine", number)
-				break
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("this machine's devices (-udevadm +ours):\n%s", differences)
-			}
-		}
+			return differences == "", differences
+		})
 	}
 	if !sysfstest.InNamespace(t) {
 		return

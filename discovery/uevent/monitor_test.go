@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 const usb2 = "/devices/pci0000:00/0000:00:15.0/usb2"
@@ -44,17 +45,6 @@ func (s *source) watch(ctx context.Context, changed func(*Event)) error {
 	}
 }
 
-func wait[T any](t *testing.T, from <-chan T, what string) T {
-	t.Helper()
-	select {
-	case value := <-from:
-		return value
-	case <-time.After(patience):
-		t.Fatalf("waited %v for %s", patience, what)
-		panic("unreachable")
-	}
-}
-
 // follow watches with the monitor and returns the changes and how to end it.
 func follow(t *testing.T, m *Monitor) (<-chan Change, func() error) {
 	t.Helper()
@@ -63,7 +53,7 @@ func follow(t *testing.T, m *Monitor) (<-chan Change, func() error) {
 	go func() { done <- m.Watch(ctx, func(c Change) { changes <- c }) }()
 	end := sync.OnceValue(func() error {
 		cancel()
-		return wait(t, done, "Watch to end")
+		return await.Next(t, "Watch to end", done)
 	})
 	t.Cleanup(func() { _ = end() })
 	return changes, end
@@ -82,7 +72,7 @@ func TestMonitor(t *testing.T) {
 	events := newSource()
 	monitor := &Monitor{Tree: machine.Tree, Events: events.watch}
 	changes, end := follow(t, monitor)
-	all := wait(t, changes, "all devices")
+	all := await.Next(t, "all devices", changes)
 	if got := names(all.Devices); !all.All || got != "0000:00:14.0 usb1 1-2 1-2:1.0 ttyUSB0 ttyUSB0" {
 		t.Fatalf("the first change is %+v, devices %s", all, got)
 	}
@@ -92,7 +82,7 @@ func TestMonitor(t *testing.T) {
 	events.events <- &Event{Action: "add", Path: usb2 + "/2-1"}
 	// In one change or in two, and perhaps once more: udevd may have been at work when they were read.
 	for seen := ""; !strings.Contains(seen, "usb2") || !strings.Contains(seen, "2-1"); {
-		added := wait(t, changes, "two new devices")
+		added := await.Next(t, "two new devices", changes)
 		if added.All || len(added.Gone) > 0 || len(added.Devices) == 0 {
 			t.Fatalf("after %q came %+v, want usb2 and 2-1", seen, added)
 		}
@@ -103,7 +93,7 @@ func TestMonitor(t *testing.T) {
 	events.events <- &Event{Action: "remove", Path: usb2}
 	var gone []string
 	for !slices.Contains(gone, usb2) { // another look at what was added may come first
-		change := wait(t, changes, "a device that is gone")
+		change := await.Next(t, "a device that is gone", changes)
 		gone = append(gone, change.Gone...)
 		if change.All || len(gone) > 0 && len(change.Devices) > 0 {
 			t.Errorf("%v are gone, and then came %+v", gone, change)
@@ -116,7 +106,8 @@ func TestMonitor(t *testing.T) {
 
 	// The second watcher has the same devices, and no socket of its own.
 	others, endOther := follow(t, monitor)
-	if second := wait(t, others, "all devices for the second watcher"); len(second.Devices) != len(all.Devices) || second.Devices[1] != all.Devices[1] {
+	if second := await.Next(t, "all devices for the second watcher", others); len(second.Devices) != len(all.Devices) ||
+		second.Devices[1] != all.Devices[1] {
 		t.Errorf("the second watcher has other devices: %s", names(second.Devices))
 	}
 	if err := end(); !errors.Is(err, context.Canceled) {
@@ -124,9 +115,9 @@ func TestMonitor(t *testing.T) {
 	}
 	machine.Add(t, sysfstest.Recording(t, "camera"))
 	events.events <- nil
-	scanned := wait(t, others, "all devices, after events were lost")
+	scanned := await.Next(t, "all devices, after events were lost", others)
 	for !scanned.All { // The second look at usb2.
-		scanned = wait(t, others, "all devices, after events were lost")
+		scanned = await.Next(t, "all devices, after events were lost", others)
 	}
 	if !strings.Contains(names(scanned.Devices), "video0") {
 		t.Errorf("after events were lost, the devices are %s", names(scanned.Devices))
@@ -135,30 +126,26 @@ func TestMonitor(t *testing.T) {
 		t.Errorf("%d sockets were opened and %d closed, want one that stays", len(events.starts), len(events.stops))
 	}
 	_ = endOther()
-	wait(t, events.stops, "the socket to be closed after the last watcher")
+	await.Next(t, "the socket to be closed after the last watcher", events.stops)
 
 	// It starts again for the next one.
 	again, _ := follow(t, monitor)
-	wait(t, again, "all devices again")
+	await.Next(t, "all devices again", again)
 }
 
 func TestAttributesThatChangeWithoutAnEvent(t *testing.T) {
 	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
 	monitor := &Monitor{Tree: machine.Tree, ScanInterval: 50 * time.Millisecond, Events: newSource().watch}
 	changes, _ := follow(t, monitor)
-	before := wait(t, changes, "all devices")
+	before := await.Next(t, "all devices", changes)
 	if value, _ := before.Devices[2].Attr("product"); value != "FT232R USB UART" {
 		t.Fatalf("product is %q", value)
 	}
 	machine.SetAttr(t, before.Devices[2].Path(), "product", "New firmware")
-	for deadline := time.Now().Add(patience); ; {
-		if value, _ := wait(t, changes, "a scan").Devices[2].Attr("product"); value == "New firmware" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the attribute's new value was never seen")
-		}
-	}
+	await.That(t, "the attribute's new value", func() bool {
+		value, _ := await.Next(t, "a scan", changes).Devices[2].Attr("product")
+		return value == "New firmware"
+	})
 }
 
 func TestARenamedDeviceTakesItsChildrenAlong(t *testing.T) {
@@ -168,11 +155,11 @@ func TestARenamedDeviceTakesItsChildrenAlong(t *testing.T) {
 	machine := sysfstest.New(t, tap("old"))
 	events := newSource()
 	changes, _ := follow(t, &Monitor{Tree: machine.Tree, Events: events.watch})
-	wait(t, changes, "all devices")
+	await.Next(t, "all devices", changes)
 	machine.Remove(t, "/devices/virtual/net/old")
 	machine.Add(t, tap("new"))
 	events.events <- &Event{Action: "move", Path: "/devices/virtual/net/new", Properties: map[string]string{"DEVPATH_OLD": "/devices/virtual/net/old"}}
-	got := wait(t, changes, "the renaming")
+	got := await.Next(t, "the renaming", changes)
 	if diff := cmp.Diff([]string{"/devices/virtual/net/old", "/devices/virtual/net/old/macvtap/tap4"}, got.Gone); diff != "" || names(got.Devices) != "new tap4" {
 		t.Errorf("new: %s; gone (-want +got):\n%s", names(got.Devices), diff)
 	}
@@ -183,37 +170,36 @@ func TestWithoutUevents(t *testing.T) {
 	refused := func(context.Context, func(*Event)) error { return errors.New("operation not permitted") }
 	monitor := &Monitor{Tree: machine.Tree, ScanInterval: 50 * time.Millisecond, Events: refused}
 	changes, _ := follow(t, monitor)
-	wait(t, changes, "all devices")
+	await.Next(t, "all devices", changes)
 	machine.Add(t, sysfstest.Recording(t, "camera"))
-	for deadline := time.Now().Add(patience); !strings.Contains(names(wait(t, changes, "a scan").Devices), "video0"); {
-		if time.Now().After(deadline) {
-			t.Fatal("the camera was never seen")
-		}
-	}
+	await.That(t, "the camera", func() bool {
+		return strings.Contains(names(await.Next(t, "a scan", changes).Devices), "video0")
+	})
 }
 
 func TestNoSysfsEndsWatching(t *testing.T) {
 	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
 	events := newSource()
 	monitor := &Monitor{Tree: machine.Tree, Events: events.watch}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	seen, done := make(chan struct{}, 10), make(chan error, 1)
 	go func() { done <- monitor.Watch(ctx, func(Change) { seen <- struct{}{} }) }()
-	wait(t, seen, "all devices")
+	await.Next(t, "all devices", seen)
 	aside := filepath.Join(t.TempDir(), "sys")
 	if err := os.Rename(machine.Tree.Sys, aside); err != nil {
 		t.Fatal(err)
 	}
 	events.events <- nil
-	if err := wait(t, done, "Watch to end without sysfs"); err == nil || !strings.Contains(err.Error(), "is sysfs mounted") {
+	if err := await.Next(t, "Watch to end without sysfs", done); err == nil ||
+		!strings.Contains(err.Error(), "is sysfs mounted") {
 		t.Errorf("Watch() = %v, want an error that asks for sysfs", err)
 	}
 	if err := os.Rename(aside, machine.Tree.Sys); err != nil {
 		t.Fatal(err)
 	}
 	changes, _ := follow(t, monitor)
-	wait(t, changes, "all devices, once sysfs is back")
+	await.Next(t, "all devices, once sysfs is back", changes)
 }
 
 // Of a device that is removed and added again before a watcher looks, the last counts.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 // queue is what to read, and when. Each path has one first and one second time, however
 // many events it has.
 type queue struct {
-	wake chan struct{} // has one element after a put
+	wake wake.Signal // has one element after a put
 
 	mu     sync.Mutex
 	all    bool
@@ -41,7 +43,7 @@ type queue struct {
 }
 
 func newQueue() *queue {
-	return &queue{wake: make(chan struct{}, 1), first: map[string]time.Time{}, second: map[string]time.Time{}}
+	return &queue{wake: wake.New(), first: map[string]time.Time{}, second: map[string]time.Time{}}
 }
 
 // scan asks for all devices to be read.
@@ -49,7 +51,7 @@ func (q *queue) scan() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.all = true
-	q.signal()
+	q.wake.Send()
 }
 
 // put adds an event. Devices that a renamed one takes along are in below: their paths
@@ -85,14 +87,7 @@ func (q *queue) put(event *Event, below []string, now time.Time, udevdRuns func(
 	for _, path := range below {
 		q.sooner(path, first)
 	}
-	q.signal()
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.Send()
 }
 
 // sooner sets the first time of a path, unless it has an earlier one.

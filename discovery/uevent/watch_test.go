@@ -16,10 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs/sysfstest"
+	"github.com/kubeslot/kubeslot/test/await"
 )
-
-// patience is how long a test waits for what must come.
-const patience = 30 * time.Second
 
 // start runs Watch and waits until it listens.
 func start(t *testing.T, buffer int, changed func(*Event)) {
@@ -42,13 +40,8 @@ func start(t *testing.T, buffer int, changed func(*Event)) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Watch() = %v after its context ended, want %v", err, context.Canceled)
-			}
-		case <-time.After(patience):
-			t.Error("Watch goes on after its context ended")
+		if err := await.Next(t, "the end of Watch", done); !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch() = %v after its context ended, want %v", err, context.Canceled)
 		}
 	})
 	select {
@@ -62,7 +55,7 @@ func start(t *testing.T, buffer int, changed func(*Event)) {
 // next waits for an event that is wanted; the others it drops.
 func next(t *testing.T, events <-chan *Event, what string, wanted func(*Event) bool) *Event {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(await.Patience)
 	for {
 		select {
 		case e := <-events:

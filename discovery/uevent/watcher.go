@@ -7,11 +7,12 @@ import (
 	"sync"
 
 	"github.com/kubeslot/kubeslot/discovery/sysfs"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // watcher holds what one watcher has not taken yet: of each path the latest.
 type watcher struct {
-	wake chan struct{} // has one element while there is something to take
+	wake wake.Signal // has one element while there is something to take
 
 	mu      sync.Mutex
 	all     bool
@@ -21,7 +22,7 @@ type watcher struct {
 }
 
 func newWatcher() *watcher {
-	return &watcher{wake: make(chan struct{}, 1), devices: map[string]*sysfs.Device{}, gone: map[string]bool{}}
+	return &watcher{wake: wake.New(), devices: map[string]*sysfs.Device{}, gone: map[string]bool{}}
 }
 
 // put adds changes, the oldest first, to those that wait. Of one change, what is gone is
@@ -44,7 +45,7 @@ func (w *watcher) put(changes ...Change) {
 			w.devices[device.Path()] = device
 		}
 	}
-	w.signal()
+	w.wake.Send()
 }
 
 // fail makes the watcher end.
@@ -52,14 +53,7 @@ func (w *watcher) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = err
-	w.signal()
-}
-
-func (w *watcher) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Send()
 }
 
 // take returns everything that waits.

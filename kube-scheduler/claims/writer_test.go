@@ -85,7 +85,7 @@ func TestTakeIsOneWriteASlot(t *testing.T) {
 	r := newRig()
 	before := counted(t, taken.WithLabelValues("claimed"))
 	got, err := r.Take(t.Context(), of("p", "a", "0", "1", "!2"))
-	if err != nil || r.holders() != "0 p-uid, 1 p-uid, 2 p-uid" || len(r.Actions()) != 3 {
+	if err != nil || len(got) != 3 || r.holders() != "0 p-uid, 1 p-uid, 2 p-uid" || len(r.Actions()) != 3 {
 		t.Errorf("%v; held: %s, after %d calls", err, r.holders(), len(r.Actions()))
 	}
 	for _, c := range got {

@@ -31,6 +31,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -139,7 +140,7 @@ func TestEveryProfileNoticesARestore(t *testing.T) {
 		})
 	})
 	ctx, plugins := started(t, api, config.ClaimByNode, config.ClaimByScheduler, config.ClaimByScheduler)
-	eventually(t, "the ledger to be in step", plugins[0].cache.Synced)
+	await.That(t, "the ledger to be in step", plugins[0].cache.Synced)
 	if plugins[0].claims != nil {
 		t.Error("a profile with claimMode Node claims slots")
 	}
@@ -147,7 +148,7 @@ func TestEveryProfileNoticesARestore(t *testing.T) {
 		if _, err := p.claims.Client.KubeslotV1alpha1().SlotClaims().Get(ctx, "any", metav1.GetOptions{}); err == nil {
 			t.Fatal("got a claim")
 		}
-		eventually(t, fmt.Sprint("profile ", i+1, " to ask"), func() bool { return len(asked) > 0 })
+		await.That(t, fmt.Sprint("profile ", i+1, " to ask"), func() bool { return len(asked) > 0 })
 		for len(asked) > 0 {
 			<-asked
 		}
@@ -183,7 +184,7 @@ func TestTheLedgerFollowsTheWatches(t *testing.T) {
 		{slices, "DELETED", more, 0},
 	} {
 		events[step.path] <- event{step.verb, step.object}
-		eventually(t, step.verb+" to be followed", func() bool {
+		await.That(t, step.verb+" to be followed", func() bool {
 			free := 0
 			b.Read(func(l *ledger.Ledger) { free = l.Free("cam") })
 			return free == step.free

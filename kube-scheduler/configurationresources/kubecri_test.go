@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -178,13 +178,8 @@ func TestOtherPodsLockNothing(t *testing.T) {
 			hint, _ := hintFor(r.Plugin, fwk.Pod, fwk.Add)(klog.Background(), p, nil, bound(pod("other", "1"), "node-a", cam1))
 			told <- hint
 		}()
-		select {
-		case hint := <-told:
-			if hint != fwk.QueueSkip {
-				t.Errorf("hint %v", hint)
-			}
-		case <-time.After(time.Minute):
-			t.Error("it waits for the lock")
+		if hint := await.Next(t, "the hint, without the lock", told); hint != fwk.QueueSkip {
+			t.Errorf("hint %v", hint)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -38,15 +39,13 @@ func TestNoPodWaitsThatCouldRun(t *testing.T) {
 		for range 1 + w.rand.Intn(8) {
 			w.step()
 		}
-		var why string
-		deadline := time.Now().Add(time.Minute)
-		for why = w.unsettled(); why != ""; why = w.unsettled() {
-			if time.Now().After(deadline) {
-				t.Fatalf("round %d: waited a minute; %s", round, why)
+		await.That(t, fmt.Sprint("the end of round ", round), func() (bool, string) {
+			why := w.unsettled()
+			if why != "" {
+				w.nodesWork()
 			}
-			w.nodesWork()
-			time.Sleep(5 * time.Millisecond)
-		}
+			return why == "", why
+		})
 	}
 	if w.bound == 0 || w.evicted == 0 {
 		t.Errorf("%d pods were bound and %d evicted: that tests little", w.bound, w.evicted)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // refuse runs the cycle to where the framework runs PostFilter: the nodes are short
@@ -106,7 +107,7 @@ func TestPreemptsAcrossNodes(t *testing.T) {
 	vip := important("vip")
 	r.cache.SetPod(vip)
 	r.preempts(vip)
-	eventually(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
+	await.That(t, "the holder's eviction", func() bool { return slices.Equal(r.deleted(), []string{"holder"}) })
 	r.preempts(vip)
 	r.wantDeleted("while the victim ends", "holder")
 	r.await(pod("other", "1"))

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -103,7 +104,7 @@ func newLoggingScheduler(t *testing.T, logger klog.Logger, wrap func(*Plugin) fw
 	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(ctx.Done())
 	check(q.scheduler.WaitForHandlersSync(ctx))
-	eventually(t, "the ledger to have the pods that there are", fed.HasSynced)
+	await.That(t, "the ledger to have the pods that there are", fed.HasSynced)
 	done := make(chan struct{})
 	go func() { q.scheduler.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
@@ -163,7 +164,7 @@ func (q *realScheduler) updateNode(node *v1.Node) {
 
 func (q *realScheduler) eventually(what string, ok func() bool) {
 	q.Helper()
-	eventually(q.T, what, ok)
+	await.That(q.T, what, ok)
 }
 
 func (q *realScheduler) eventuallyBound(pod, node string) {

@@ -3,11 +3,14 @@ package configurationresources
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 )
@@ -15,7 +18,12 @@ import (
 // A holder's end helps nobody while its slot is still claimed on its node, and one
 // pod after that: it does not send all that wait through the scheduler.
 func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
-	q := newRealScheduler(t, nil, advertising("node-a", "1"), advertising("node-b", ""))
+	// Time stands still for what has pods tried again: on a slow machine more of them would be tried within a second.
+	var tries atomic.Int64
+	q := newRealScheduler(t, func(p *Plugin) fwk.Plugin {
+		p.cache.Queue.Clock = clocktesting.NewFakeClock(time.Now())
+		return &countedPlugin{Plugin: p, tries: &tries}
+	}, advertising("node-a", "1"), advertising("node-b", ""))
 	shared(q.cache, "cam-000001")
 	q.add("node-a", "holder")
 	q.eventuallyBound("holder", "node-a")
@@ -24,21 +32,23 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	waiting := crowd(300)
 	q.add("node-a", waiting...)
 
-	before := q.rest()
+	q.rest()
+	before := tries.Load()
 	q.delete("holder")
 	q.eventually("the holder to be gone", func() bool { return !q.cache.Holds("holder-uid") })
 	check(q.client.Tracker().Add(advertising("node-c", ""))) // without devices it helps nobody either
-	if got := q.rest() - before; got > 0 {
+	q.rest()
+	if got := tries.Load() - before; got > 0 {
 		t.Errorf("%d scheduling cycles of %d waiting pods, while no slot was free", got, len(waiting))
 	}
 	q.cache.DeleteClaim(its)
 	q.eventually("one of the waiting to be bound", func() bool {
 		return slices.ContainsFunc(waiting, func(name string) bool { return q.node(name) != "" })
 	})
-	// The first ones and, should not all of these be tried within a second, the next ones.
-	const most = 3 * requeue.DefaultFirstBatch
-	if got := q.rest() - before; got > most {
-		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting), most)
+	q.rest()
+	if got := tries.Load() - before; got > requeue.DefaultFirstBatch {
+		t.Errorf("%d scheduling cycles of %d waiting pods for one free slot, want at most %d", got, len(waiting),
+			requeue.DefaultFirstBatch)
 	}
 }
 

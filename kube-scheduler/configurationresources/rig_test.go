@@ -223,16 +223,6 @@ func wantStatus(t *testing.T, what string, status *fwk.Status, code fwk.Code, pa
 	}
 }
 
-// eventually waits until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 2 minutes for %s", what)
-		}
-	}
-}
-
 // synctestRun is a subtest in which time stands still while anything runs.
 func synctestRun(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })

@@ -96,7 +96,7 @@ func (p *Plugin) failed(pod *v1.Pod, node string, err error) *fwk.Status {
 	// That it fitted a moment ago and does not now is retried like a fault: a plugin
 	// may contradict itself, and then nothing that happens to the node would help.
 	p.cache.faulted(pod.UID)
-	p.cache.trouble.poke()
+	p.cache.trouble.happen.Send()
 	return fwk.NewStatus(fwk.Unschedulable, shorten(err.Error(), maxEventMessage))
 }
 

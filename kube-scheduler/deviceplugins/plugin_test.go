@@ -11,25 +11,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
-
-const deadline = 2 * time.Minute
-
-// eventually waits until the condition holds, and says what it waited for.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(context.Background(), time.Millisecond, deadline, true, func(context.Context) (bool, error) { return holds(), nil })
-	if err != nil {
-		t.Fatalf("waited %s for this: %s", deadline, what)
-	}
-}
 
 func widgets(t *testing.T, name string, n int) *v1.Pod {
 	t.Helper()
@@ -105,7 +94,7 @@ func TestNotSynced(t *testing.T) {
 	mu.Lock()
 	ready = true
 	mu.Unlock()
-	eventually(t, "the pod is activated", func() bool {
+	await.That(t, "the pod to be activated", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return slices.Equal(r.activated, []string{"p"})
@@ -127,20 +116,20 @@ func TestRetryBacksOff(t *testing.T) {
 	plugin.set("AddNode", "panic")
 	r.addNode(t, "a", "1x1")
 	for _, delay := range []time.Duration{minRetry, 2 * minRetry, 4 * minRetry} {
-		eventually(t, "it waits to retry", r.clock.HasWaiters)
+		await.That(t, "it to wait for a retry", r.clock.HasWaiters)
 		r.clock.Step(delay - time.Millisecond)
 		if !r.clock.HasWaiters() {
 			t.Fatalf("retried before %s", delay)
 		}
 		r.clock.Step(time.Millisecond)
 	}
-	eventually(t, "it waits to retry", r.clock.HasWaiters)
+	await.That(t, "it to wait for a retry", r.clock.HasWaiters)
 	if n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "AddNode", "panic")); n < 4 || err != nil {
 		t.Errorf("metric: %v faults, %v", n, err)
 	}
 	plugin.set("AddNode", "")
 	r.clock.Step(maxRetry)
-	eventually(t, "the node is usable", func() bool {
+	await.That(t, "the node to be usable", func() bool {
 		return r.cache.judge("a", r.cache.host.Node("a"), req, r.cache.host.Ask(req.pod, nil)).fits()
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types/contain"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // A plugin that failed is asked again after minRetry, then after twice that, up to
@@ -25,18 +26,18 @@ const (
 // trouble counts and logs what goes wrong in plugins, and has it retried.
 type trouble struct {
 	logger klog.Logger
-	happen chan struct{} // has an entry after a fault
-	logged sync.Map      // of *rate.Sometimes, by plugin, method and kind
+	happen wake.Signal // has an entry after a fault
+	logged sync.Map    // of *rate.Sometimes, by plugin, method and kind
 }
 
 func newTrouble(logger klog.Logger) *trouble {
-	return &trouble{logger: logger, happen: make(chan struct{}, 1)}
+	return &trouble{logger: logger, happen: wake.New()}
 }
 
 // fault is host.Options.OnFault.
 func (t *trouble) fault(f *host.Fault) {
 	faults.WithLabelValues(f.Plugin, f.Method, string(f.Kind)).Inc()
-	t.poke()
+	t.happen.Send()
 	// A call for each node and pod fails alike.
 	sometimes, _ := t.logged.LoadOrStore([3]string{f.Plugin, f.Method, string(f.Kind)}, &rate.Sometimes{First: 3, Interval: 10 * time.Second})
 	sometimes.(*rate.Sometimes).Do(func() {
@@ -47,14 +48,6 @@ func (t *trouble) fault(f *host.Fault) {
 		}
 		t.logger.Error(f.Err, "A device scheduler plugin failed", values...)
 	})
-}
-
-// poke has it retried, without waiting.
-func (t *trouble) poke() {
-	select {
-	case t.happen <- struct{}{}:
-	default:
-	}
 }
 
 // retry asks plugins again that failed, and has the pods tried again that were

@@ -22,6 +22,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -137,14 +138,14 @@ func (c *cluster) pod(name string) *v1.Pod {
 func (c *cluster) awaitBound(pods ...string) {
 	c.Helper()
 	for _, name := range pods {
-		eventually(c.T, "pod "+name+" is bound", func() bool { return c.pod(name).Spec.NodeName != "" })
+		await.That(c.T, "pod "+name+" is bound", func() bool { return c.pod(name).Spec.NodeName != "" })
 	}
 }
 
 // awaitRefused waits until the pod is refused for all the reasons.
 func (c *cluster) awaitRefused(pod string, reasons ...string) {
 	c.Helper()
-	eventually(c.T, fmt.Sprintf("pod %s is refused with %q", pod, reasons), func() bool {
+	await.That(c.T, fmt.Sprintf("pod %s is refused with %q", pod, reasons), func() bool {
 		for _, condition := range c.pod(pod).Status.Conditions {
 			missing := condition.Type != v1.PodScheduled || condition.Status != v1.ConditionFalse
 			for _, reason := range reasons {

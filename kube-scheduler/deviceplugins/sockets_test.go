@@ -13,6 +13,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/plugins/server"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // serve serves the example plugin in the folder until stop is called.
@@ -112,15 +113,6 @@ func TestNeverThere(t *testing.T) {
 
 func (c *cluster) awaitEvent(begin string) {
 	c.Helper()
-	limit := time.After(deadline)
-	for {
-		select {
-		case event := <-c.events.Events:
-			if strings.HasPrefix(event, begin) {
-				return
-			}
-		case <-limit:
-			c.Fatalf("waited %s for the event %q", deadline, begin)
-		}
+	for !strings.HasPrefix(await.Next(c.T, "the event "+begin, c.events.Events), begin) {
 	}
 }

@@ -89,7 +89,7 @@ func (q *Queue[R]) on(key, giver string) *keyEvents[R] {
 	}
 	e.changes++
 	e.left = line.Clone()
-	q.look()
+	q.signal.Send()
 	return e
 }
 

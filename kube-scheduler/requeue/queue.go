@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/types/slot"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // Options of a Queue. R is what the plugin wants to know of a waiting pod.
@@ -41,7 +42,7 @@ type Options[R any] struct {
 // so that its methods may be called under the locks of the plugin.
 type Queue[R any] struct {
 	Options[R]
-	signal chan struct{} // has an entry when there may be something to do
+	signal wake.Signal // has an entry when there may be something to do
 
 	mu   sync.Mutex
 	pods map[types.UID]*waiting[R]
@@ -76,7 +77,7 @@ const (
 
 // New makes a Queue. It activates pods once Run is called.
 func New[R any](o Options[R]) *Queue[R] {
-	return &Queue[R]{Options: o, signal: make(chan struct{}, 1), pods: map[types.UID]*waiting[R]{},
+	return &Queue[R]{Options: o, signal: wake.New(), pods: map[types.UID]*waiting[R]{},
 		lines:  map[string]*btree.BTreeG[*waiting[R]]{},
 		spare:  btree.NewFreeListG[*waiting[R]](btree.DefaultFreeListSize),
 		events: map[string]*keyEvents[R]{}, agenda: btree.NewG(degree, sooner)}
@@ -156,12 +157,4 @@ func firstToTry[R any](x, y *waiting[R]) bool {
 		return order < 0
 	}
 	return x.pod.UID < y.pod.UID
-}
-
-// look has Run look whether there is something to do.
-func (q *Queue[R]) look() {
-	select {
-	case q.signal <- struct{}{}:
-	default:
-	}
 }

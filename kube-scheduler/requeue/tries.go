@@ -87,7 +87,7 @@ func (q *Queue[R]) leaveBatch(w *waiting[R]) {
 		w.batch = nil
 		if b.untried--; b.untried == 0 && b == b.of.batch {
 			q.set(&b.of.next, q.Clock.Now())
-			q.look()
+			q.signal.Send()
 		}
 	}
 }
@@ -207,6 +207,6 @@ func (q *Queue[R]) retryAfter(w *waiting[R], while time.Duration) {
 	w.delay = RetryInterval
 	q.become(w, s, at)
 	if while < RetryInterval { // else Run finds it by itself
-		q.look()
+		q.signal.Send()
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
@@ -85,17 +86,14 @@ func TestARefusalIsAnEventOfThePod(t *testing.T) {
 				}
 			}
 			var events []corev1.Event
-			deadline := time.Now().Add(time.Minute)
-			for ; len(events) != 1 || events[0].Count != tries; time.Sleep(2 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("in a minute there was not one event with count %d: %v", tries, events)
-				}
+			await.That(t, fmt.Sprintf("one event with count %d", tries), func() (bool, string) {
 				list, err := client.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				events = list.Items
-			}
+				return len(events) == 1 && events[0].Count == tries, fmt.Sprint(events)
+			})
 			e := events[0]
 			ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "cams", UID: "u1", FieldPath: "spec.containers{main}"}
 			if e.Reason != test.reason || e.Type != corev1.EventTypeWarning || e.InvolvedObject != ref || e.Source.Host != admittest.Node {
@@ -136,9 +134,5 @@ func TestARefusalDoesNotWaitForItsEvent(t *testing.T) {
 			}
 		}
 	}()
-	select {
-	case <-refused:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("refusals wait for an API server that hangs")
-	}
+	await.Next(t, "the refusals, though the API server hangs", refused)
 }

@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -77,25 +78,10 @@ func start(t *testing.T, kube *kubefake.Clientset, change func(*nodewriter.Confi
 	return f
 }
 
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // wantStatus waits until the node has the capacity and allocatable, "" for none.
 func (f *fixture) wantStatus(t *testing.T, resource, want string) {
 	t.Helper()
-	eventually(t, "node.status", func() error {
+	await.That(t, "node.status", func() error {
 		n, err := f.kube.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil {
 			return err

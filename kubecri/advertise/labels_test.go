@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -99,7 +100,7 @@ func TestLabelsAreWritten(t *testing.T) {
 			continue
 		}
 		want := stringMap{"zone": "b", "gpu.kubeslot.io/count": "8"}
-		eventually(t, "labels", func() error {
+		await.That(t, "labels", func() error {
 			n, err := kube.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 			if err == nil && (!maps.Equal(n.Labels, want) ||
 				n.Annotations[v1alpha1.PluginLabelsAnnotation] != "gpu.kubeslot.io/count") {

@@ -38,6 +38,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // restarts paces a source that fails: after 1 s, doubled up to a minute, with jitter, for
@@ -122,7 +123,7 @@ type Agent struct {
 	began          time.Time // Run; set before there are sessions
 	writer         *deviceslices.Writer
 	// timed wakes who looks at what changes with time alone.
-	timed   chan struct{}
+	timed   wake.Signal
 	notices *notices
 
 	registry
@@ -146,10 +147,10 @@ func New(config Config) (*Agent, error) {
 		config:         config,
 		configurations: workqueue.NewTyped[string](),
 		properties:     properties.NewReader(config.KubeClient, config.PropertyNamespaces),
-		timed:          make(chan struct{}, 1),
+		timed:          wake.New(),
 		registry:       registry{sessions: map[string]*session{}, changed: make(chan struct{})},
 	}
-	a.notices = newNotices(func() { wake(a.timed) })
+	a.notices = newNotices(a.timed.Send)
 	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client,
 		Slices: config.Slices, Wrote: config.SliceWritten, Node: a.node, State: a.state, Held: a.changesHeld})
 	if err := a.watch(); err != nil {
@@ -218,13 +219,5 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// wake has the channel, which has room for one, say that something is new.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it says so already
 	}
 }

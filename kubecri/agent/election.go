@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -61,7 +62,7 @@ type election struct {
 	replicas      int32
 	client        coordinationclient.LeaseInterface
 	leases        cache.Store // as this node saw them last
-	changed       chan struct{}
+	changed       wake.Signal
 	first         int32            // which Lease to try first: not all the same
 	sights        map[string]sight // by the Lease's name
 	// next is the Lease by which this node is the next to discover, as it was last written, at renewed.
@@ -81,7 +82,7 @@ type sight struct {
 func (a *Agent) compete(ctx context.Context, s *session, c *v0.Configuration) {
 	e := &election{Agent: a, configuration: c, replicas: max(c.Spec.Discovery.Replicas, 1),
 		client:  a.config.KubeClient.CoordinationV1().Leases(c.Namespace),
-		changed: make(chan struct{}, 1), first: rand.Int32N(100), sights: map[string]sight{}}
+		changed: wake.New(), first: rand.Int32N(100), sights: map[string]sight{}}
 	for a.awaitSource(ctx, s, c) {
 		if !a.withdrawn(s) || e.anyVacant(ctx) {
 			e.watch(ctx, func(ctx context.Context) { e.run(ctx, s) })
@@ -112,7 +113,7 @@ func (e *election) anyVacant(ctx context.Context) bool {
 func (e *election) watch(ctx context.Context, f func(context.Context)) {
 	informer := coordinationinformers.NewFilteredLeaseInformer(e.config.KubeClient, e.configuration.Namespace, 0,
 		cache.Indexers{}, discoveryOf(e.configuration.Name))
-	_, _ = informer.AddEventHandler(informers.OnChange(func() { wake(e.changed) })) // fails once it has ended
+	_, _ = informer.AddEventHandler(informers.OnChange(e.changed.Send)) // fails once it has ended
 	e.leases = informer.GetStore()
 	defer begin(ctx, informer.RunWithContext)()
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {

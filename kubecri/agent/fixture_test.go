@@ -346,19 +346,3 @@ func many(n int) (ids []string) {
 func instanceOf(configuration, id string) string {
 	return slot.InstanceName(configuration, slot.InstanceHash(id, true, "", slot.ShortHash))
 }
-
-// collidingIDs finds two ids with one three-byte hash, in order.
-func collidingIDs(t *testing.T) (first, second string) {
-	t.Helper()
-	seen := map[string]string{}
-	for n := range 1 << 20 {
-		id := fmt.Sprintf("camera-%d", n)
-		hash := slot.InstanceHash(id, true, "", slot.ShortHash)
-		if other, ok := seen[hash]; ok {
-			return min(id, other), max(id, other)
-		}
-		seen[hash] = id
-	}
-	t.Fatal("no two of a million ids have one hash")
-	return "", ""
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -44,22 +45,22 @@ func TestAStandaloneHandler(t *testing.T) {
 	killAgent := agent()
 	first := seeing("foo0", "foo1")
 	killHandler := handler(first)
-	await(t, api, "foo0 foo1")
+	awaitDevices(t, api, "foo0 foo1")
 	first.see("foo0")
-	await(t, api, "foo0")
+	awaitDevices(t, api, "foo0")
 	first.see("foo0", "foo1")
-	await(t, api, "foo0 foo1")
+	awaitDevices(t, api, "foo0 foo1")
 
 	constant := holds(t, api, "foo0")
 	killHandler()
 	killHandler = handler(seeing("foo0", "foo2"))
-	await(t, api, "foo0 foo2")
+	awaitDevices(t, api, "foo0 foo2")
 	killAgent()
 	killAgent = agent()
 	handlerBack := seeing("foo0", "foo2", "foo3")
 	killHandler()
 	killHandler = handler(handlerBack)
-	await(t, api, "foo0 foo2 foo3")
+	awaitDevices(t, api, "foo0 foo2 foo3")
 	constant()
 	killHandler()
 	killAgent()
@@ -98,11 +99,10 @@ func holds(t *testing.T, api *api, id string) (stop func()) {
 	})
 }
 
-// await waits until the slices have these devices, all usable, and no problem.
-func await(t *testing.T, api *api, want string) {
+// awaitDevices waits until the slices have these devices, all usable, and no problem.
+func awaitDevices(t *testing.T, api *api, want string) {
 	t.Helper()
-	is := ""
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	await.That(t, "the slices to have "+want, func() (bool, string) {
 		var ids []string
 		problems := 0
 		for _, s := range api.slices(t) {
@@ -112,11 +112,9 @@ func await(t *testing.T, api *api, want string) {
 			problems += len(s.Spec.Problems)
 		}
 		slices.Sort(ids)
-		if is = strings.Join(ids, " "); is == want && problems == 0 {
-			return
-		}
-	}
-	t.Fatalf("the slices have %q, waited for %q", is, want)
+		is := strings.Join(ids, " ")
+		return is == want && problems == 0, fmt.Sprintf("%s, %d problems", is, problems)
+	})
 }
 
 var _ discovery.Sharer = (*echoes)(nil)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -36,7 +37,7 @@ type reporters struct {
 	mu      sync.Mutex
 	answers map[string]answer
 	waiting map[string]bool // nodes that are to be asked for
-	wake    chan struct{}
+	wake    wake.Signal
 }
 
 // answer is whether a node is selected, and when it was found out.
@@ -50,7 +51,7 @@ func (a *Agent) newReporters(c *v0.Configuration, changed func(node string)) *re
 		get: func(ctx context.Context, node string) (*corev1.Node, error) {
 			return a.config.KubeClient.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		},
-		changed: changed, answers: map[string]answer{}, waiting: map[string]bool{}, wake: make(chan struct{}, 1)}
+		changed: changed, answers: map[string]answer{}, waiting: map[string]bool{}, wake: wake.New()}
 }
 
 // selected reports whether the node is known to be selected.
@@ -71,7 +72,7 @@ func (r *reporters) ask(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting[node] = true
-	wake(r.wake)
+	r.wake.Send()
 }
 
 // run asks until ctx ends.

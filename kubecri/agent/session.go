@@ -57,7 +57,7 @@ func (a *Agent) startSession(ctx context.Context, c *v0.Configuration, selected 
 		s.reports.Clear() // nothing is seen from here
 	}
 	s.standing = s.reports.Stands(now, nil)
-	wake(a.timed)
+	a.timed.Send()
 	return s
 }
 
@@ -94,7 +94,7 @@ func (a *Agent) settle(ctx context.Context, s *session) (record func()) {
 	}
 	a.writer.Wake()
 	if !s.standing.Next.IsZero() {
-		wake(a.timed)
+		a.timed.Send()
 	}
 	lost := map[string]int{} // how many devices of each source
 	for _, w := range over {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
@@ -20,6 +19,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
 	"github.com/kubeslot/kubeslot/kubecri/discoveryworker"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -65,14 +65,14 @@ func TestAWorkerThatPanicsIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent.Add(discovery.NewSource(server.InWorker(parser{}), discovery.BuiltInEndpoint))
-	await(t, api, "foo0")
+	awaitDevices(t, api, "foo0")
 	first := process(t, api)
 
 	stop := holds(t, api, "foo0")
 	if err := syscall.Kill(first, syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the report of another worker", func() bool { return process(t, api) != first })
+	await.That(t, "the report of another worker", func() bool { return process(t, api) != first })
 	if !slices.ContainsFunc(api.Actions(), reportsThePanic) {
 		t.Error("no slice said why the first one ended")
 	}
@@ -100,14 +100,4 @@ func reportsThePanic(a clienttesting.Action) bool {
 	return ok && slices.ContainsFunc(slice.Spec.Problems, func(p v1alpha1.Problem) bool {
 		return strings.Contains(p.Message, "panic: slice bounds out of range [:7]")
 	})
-}
-
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
 }

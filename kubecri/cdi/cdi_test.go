@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 var camera = discovery.Device{
@@ -156,21 +158,17 @@ func (s *source) set(instances ...string) {
 
 func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	var got []string
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	await.That(t, fmt.Sprintf("the directory to have %q", want), func() (bool, string) {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		got = nil
+		var got []string
 		for _, e := range entries {
 			got = append(got, e.Name())
 		}
-		if slices.Equal(got, want) {
-			return
-		}
-	}
-	t.Fatalf("the directory has %q, and in a minute did not come to have %q", got, want)
+		return slices.Equal(got, want), fmt.Sprintf("%q", got)
+	})
 }
 
 // Files follow the devices; one of a former life stays until its device is known
@@ -219,11 +217,7 @@ func TestSpecsAreWrittenOnceTheyCanBe(t *testing.T) {
 	looks := &counted{source: s, times: make(chan struct{})}
 	go func() { defer close(ended); i.Run(ctx, looks) }()
 	for range 4 { // it could not, and tries again
-		select {
-		case <-looks.times:
-		case <-time.After(time.Minute):
-			t.Fatal("in a minute it did not try again")
-		}
+		await.Next(t, "another try", looks.times)
 	}
 	go func() {
 		for range looks.times {

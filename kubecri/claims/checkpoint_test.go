@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -25,7 +26,7 @@ import (
 func awaitCheckpoint(t *testing.T, path string, slots ...string) {
 	t.Helper()
 	var seen []string
-	await(t, "the checkpoint to have "+strings.Join(slots, " "), func() bool {
+	await.That(t, "the checkpoint to have "+strings.Join(slots, " "), func() bool {
 		c, err := checkpoint.Load(path)
 		if err != nil {
 			return false
@@ -178,11 +179,11 @@ func TestCheckpointOnAFullDisk(t *testing.T) {
 	a, r := newAPI(t, 3, nil), &fakeRuntime{}
 	f := start(t, a, r, setup{checkpoint: path, clock: clock})
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
-	await(t, "an error", func() bool { return errors.Is(f.CheckpointError(), syscall.ENOSPC) })
+	await.That(t, "an error", func() bool { return errors.Is(f.CheckpointError(), syscall.ENOSPC) })
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "no error", func() bool { // without any change of the claims
+	await.That(t, "no error", func() bool { // without any change of the claims
 		clock.Step(crilist.MaxRetry)
 		return f.CheckpointError() == nil
 	})

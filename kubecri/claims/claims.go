@@ -33,6 +33,7 @@ import (
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -105,20 +106,20 @@ type Claims struct {
 	store      *store
 	containers *containers
 	queue      workqueue.TypedRateLimitingInterface[slot.Name]
-	relist     chan struct{}       // asks for a resync now
+	relist     wake.Signal         // asks for a resync now
 	resyncing  *semaphore.Weighted // of one resync
 	known      chan struct{}       // closed when the runtime has been asked
 	synced     chan struct{}       // closed when claims, Configurations and the node have been read
 	saved      saved               // what the checkpoint said at the start; not changed after New
 	asked      atomic.Bool         // for a Configuration, before they were known
-	changed    chan struct{}       // asks for the checkpoint to be written
+	changed    wake.Signal         // asks for the checkpoint to be written
 	checkpoint struct {            // one write at a time
 		sync.Mutex
 		*checkpoint.Writer
 		devices map[string]checkpoint.Device // as last written
 	}
 	fence  *fence
-	fenced chan struct{}  // asks for promises to be kept: there is a new one
+	fenced wake.Signal    // asks for promises to be kept: there is a new one
 	stops  sync.WaitGroup // the containers that are being stopped
 
 	parts atomic.Bool // what the runtime has was listed in parts, when last listed
@@ -162,13 +163,13 @@ func New(config Config) (*Claims, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[slot.Name](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[slot.Name]{Name: "claims", Clock: config.Clock}),
-		relist:    make(chan struct{}, 1),
+		relist:    wake.New(),
 		resyncing: semaphore.NewWeighted(1),
 		known:     make(chan struct{}),
 		synced:    make(chan struct{}),
 		saved:     loadSaved(config.Checkpoint, config.Node),
-		changed:   make(chan struct{}, 1),
-		fenced:    make(chan struct{}, 1),
+		changed:   wake.New(),
+		fenced:    wake.New(),
 		memory:    map[slot.Name]memory{},
 	}
 	c.store.ids = config.Kubelet != nil
@@ -222,15 +223,7 @@ func (c *Claims) Run(ctx context.Context) {
 func (c *Claims) Removed(id string) { c.enqueue(c.containers.remove(id)) }
 
 // Resync asks the runtime soon what containers there are.
-func (c *Claims) Resync() { ask(c.relist) }
-
-// ask asks for something to be done soon, by a channel with one place.
-func ask(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is to be already
-	}
-}
+func (c *Claims) Resync() { c.relist.Send() }
 
 // follow registers with the informers. The claim of a container that runs is made
 // again when it vanishes, and when it could not be made before: without a

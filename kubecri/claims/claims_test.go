@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -308,7 +309,7 @@ func TestAnUncertainCreateIsLeftToTheRuntimesWord(t *testing.T) {
 	}
 	f.runtime.add(t, "c1", "u1", "cam", "cam-a1-0")
 	taken.Failed(status.Error(codes.DeadlineExceeded, "late"))
-	await(t, "the runtime to be asked", func() bool { return f.containers.has("c1") })
+	await.That(t, "the runtime to be asked", func() bool { return f.containers.has("c1") })
 	f.still(t, "cam-a1-0", "CL u1 node-a")
 	f.Removed("c1")
 	f.want(t, "cam-a1-0", "")
@@ -386,7 +387,7 @@ func TestTakeWaitsForTheRuntimesWord(t *testing.T) {
 	}
 	<-f.synced
 	f.still(t, "cam-b2-0", "CL u2 node-a")
-	await(t, "the claims to be looked at", func() bool { return len(f.store.names()) == 1 && f.queue.Len() == 0 })
+	await.That(t, "the claims to be looked at", func() bool { return len(f.store.names()) == 1 && f.queue.Len() == 0 })
 	r.change(func() { r.down = false })
 	f.Resync()
 	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")

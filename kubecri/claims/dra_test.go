@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -55,7 +56,7 @@ func TestSlotLostToAResourceClaim(t *testing.T) {
 	if err := a.add(v1alpha1.NewSlotClaim(name, spec, v1alpha1.NodeOwner(here, "uid-a"))); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the claim to be known", func() bool { return len(f.OfDRA()) == 1 })
+	await.That(t, "the claim to be known", func() bool { return len(f.OfDRA()) == 1 })
 	f.runtime.add(t, "c1", "p1", "cam", name.String())
 	if _, err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 const (
@@ -126,7 +127,7 @@ func TestWhatStartsPastUsIsLookedAtUponItsEvent(t *testing.T) {
 		t.Errorf("the runtime is listed for containers that lack nothing")
 	}
 	r.events <- started("past", "")
-	await(t, "the containers to be inspected", func() bool { return inspected.Load() > before })
+	await.That(t, "the containers to be inspected", func() bool { return inspected.Load() > before })
 }
 
 // CRI-O has events only with enable_pod_events, and else ends each stream at once: asked

@@ -17,6 +17,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -51,7 +52,7 @@ func TestTakeThatFailsLeavesNothing(t *testing.T) {
 				t.Fatalf("got %v, want an error that is no refusal", err)
 			}
 			a.set(nil)
-			await(t, "the release", func() bool {
+			await.That(t, "the release", func() bool {
 				clock.Step(time.Second) // of retries, and of the grace of what was not answered
 				return a.who(t, "cam-a1-0")+a.who(t, "cam-a1-1") == ""
 			})
@@ -90,7 +91,7 @@ func TestAnUnansweredClaimIsThePods(t *testing.T) {
 			t.Fatal("no error")
 		}
 		a.set(nil)
-		await(t, "the informer", func() bool { return f.store.get(mustSlot(t, "cam-a1-0")) != nil })
+		await.That(t, "the informer", func() bool { return f.store.get(mustSlot(t, "cam-a1-0")) != nil })
 		f.still(t, "cam-a1-0", "CL u1 node-a")
 		next(f, client)
 		f.want(t, "cam-a1-0", name)
@@ -108,7 +109,10 @@ func TestAClaimDeletedByHandIsMadeAgain(t *testing.T) {
 	// Somebody deletes it each time: it is not made again all the time.
 	uid := f.api.claim(t, "cam-a1-0").UID
 	f.api.remove(t, "cam-a1-0")
-	await(t, "the informer", func() bool { c := f.store.get(mustSlot(t, "cam-a1-0")); return c == nil || c.UID != uid })
+	await.That(t, "the informer", func() bool {
+		c := f.store.get(mustSlot(t, "cam-a1-0"))
+		return c == nil || c.UID != uid
+	})
 	f.still(t, "cam-a1-0", "")
 	clock.Step(remakeInterval)
 	f.want(t, "cam-a1-0", "IL u1 node-a")
@@ -157,7 +161,7 @@ func TestAClaimDeletedDuringACreateIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.api.remove(t, "cam-a1-0")
-	await(t, "the informer", func() bool { return f.store.get(mustSlot(t, "cam-a1-0")) == nil })
+	await.That(t, "the informer", func() bool { return f.store.get(mustSlot(t, "cam-a1-0")) == nil })
 	f.still(t, "cam-a1-0", "")
 	taken.Created("c1")
 	f.want(t, "cam-a1-0", "CL u1 node-a")
@@ -203,10 +207,10 @@ func TestClaimsAreMadeAgainForANodeThatIsAddedAgain(t *testing.T) {
 	if err := a.kube.Tracker().Delete(nodes, "", here); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the Node to be gone", func() bool { _, err := f.owner(); return err != nil })
+	await.That(t, "the Node to be gone", func() bool { _, err := f.owner(); return err != nil })
 	a.remove(t, "cam-a1-0")
 	a.remove(t, "cam-a1-1")
-	await(t, "the claims to be gone", func() bool { return len(f.store.names()) == 0 })
+	await.That(t, "the claims to be gone", func() bool { return len(f.store.names()) == 0 })
 	f.still(t, "cam-a1-0", "")
 	if err := a.kube.Tracker().Create(nodes, node(here, "uid-a2"), ""); err != nil {
 		t.Fatal(err)
@@ -300,7 +304,7 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 				return nil
 			})
 			released := func() {
-				await(t, "the release", func() bool { return f.containers.pending() == 0 || dead.Load() })
+				await.That(t, "the release", func() bool { return f.containers.pending() == 0 || dead.Load() })
 			}
 			f.create(t, "c1", "u1", "cam", "cam-a1-0", "cam", "cam-a1-1")
 			f.create(t, "c2", "u2", "cam", "cam-a1-2")
@@ -324,7 +328,10 @@ func TestKilledBetweenAnyTwoWrites(t *testing.T) {
 				}
 			}
 			for name, who := range want {
-				await(t, "slot "+name+" to be "+who, func() bool { clock.Step(time.Second); return a.who(t, name) == who })
+				await.That(t, "slot "+name+" to be "+who, func() bool {
+					clock.Step(time.Second)
+					return a.who(t, name) == who
+				})
 			}
 		})
 	}
@@ -341,7 +348,7 @@ func TestAForceDeletedPodKeepsItsClaimUntilItsContainerIsGone(t *testing.T) {
 	if err := client.Tracker().Delete(pods, "ns", "pod-u1"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the pod to be gone", func() bool { return len(f.entitlements(mustSlot(t, "cam-a1-0"))) == 0 })
+	await.That(t, "the pod to be gone", func() bool { return len(f.entitlements(mustSlot(t, "cam-a1-0"))) == 0 })
 	clock.Step(24 * time.Hour)
 	f.still(t, "cam-a1-0", "CL u1 node-a")
 	f.remove("c1")

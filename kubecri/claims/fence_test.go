@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -135,7 +136,7 @@ func TestUnreachableNodeStopsContainers(t *testing.T) {
 	}
 	pass(time.Second)
 	f.keepPromises(t.Context())
-	await(t, "the container to be stopped: the slot is released in 20 s", func() bool { return !f.runs(t, "c1") })
+	await.That(t, "the container to be stopped: the slot is released in 20 s", func() bool { return !f.runs(t, "c1") })
 	err = f.create(t, "c4", "u1", "cam", "cam-a1-0")
 	if err == nil || !strings.Contains(err.Error(), "releaseUnreachableAfter") {
 		t.Fatalf("%v, want no container before the API server is reached", err)
@@ -159,7 +160,7 @@ func TestClaimIsMadeAnewAfterSilence(t *testing.T) {
 		cut(errAway)
 		f.config.Clock.(*clocktesting.FakeClock).Step(61 * time.Second)
 		f.keepPromises(t.Context())
-		await(t, "the stop", func() bool { return !f.runs(t, "c1") })
+		await.That(t, "the stop", func() bool { return !f.runs(t, "c1") })
 		cut(nil)
 	}
 	for name, test := range map[string]struct {
@@ -183,7 +184,9 @@ func TestClaimIsMadeAnewAfterSilence(t *testing.T) {
 		"the Configuration has no releaseUnreachableAfter any more": {func(t *testing.T, f *fixture, cut func(error)) *fixture {
 			silence(t, f, cut)
 			f.api.promise(t, 0)
-			await(t, "the informer", func() bool { return f.configurations()[0].Spec.ReleaseUnreachableAfter == nil })
+			await.That(t, "the informer", func() bool {
+				return f.configurations()[0].Spec.ReleaseUnreachableAfter == nil
+			})
 			return f
 		}, false},
 		"the Lease is forbidden": {func(t *testing.T, f *fixture, cut func(error)) *fixture {
@@ -221,7 +224,7 @@ func TestStartWithoutTheAPIServerStopsPromised(t *testing.T) {
 	r := &fakeRuntime{}
 	f := start(t, a, r, s)
 	f.begin(t, "c1", "u1", "cam-a1-0")
-	await(t, "the checkpoint", func() bool {
+	await.That(t, "the checkpoint", func() bool {
 		saved := loadSaved(s.checkpoint, here)
 		return len(saved.claims) == 1
 	})
@@ -229,14 +232,16 @@ func TestStartWithoutTheAPIServerStopsPromised(t *testing.T) {
 	cut(errAway)
 	s.unread = true
 	f = start(t, a, r, s)
-	await(t, "the runtime to be read", func() bool { return f.isKnown() })
+	await.That(t, "the runtime to be read", func() bool { return f.isKnown() })
 	f.keepPromises(t.Context())
 	if !f.runs(t, "c1") {
 		t.Fatal("stopped before the API server was asked for a while")
 	}
 	clock.Step(fenceStartGrace)
 	f.keepPromises(t.Context())
-	await(t, "the container to be stopped: nobody knows for how long the node has been silent", func() bool { return !f.runs(t, "c1") })
+	await.That(t, "the container to be stopped: nobody knows for how long the node has been silent", func() bool {
+		return !f.runs(t, "c1")
+	})
 	if f.savedHold(mustSlot(t, "cam-a1-0"), f.saved.claims[mustSlot(t, "cam-a1-0")].Spec) {
 		t.Error("the checkpoint's claim is believed, though it may have been released")
 	}
@@ -273,7 +278,7 @@ func TestClaimMadeAgainSaysSo(t *testing.T) {
 		t.Error("the first claim says that it was made again")
 	}
 	a.remove(t, "cam-a1-0")
-	await(t, "the claim to be made again", func() bool { return a.claim(t, "cam-a1-0") != nil })
+	await.That(t, "the claim to be made again", func() bool { return a.claim(t, "cam-a1-0") != nil })
 	spec := a.claim(t, "cam-a1-0").Spec
 	if !spec.MadeAgain || spec.ReleaseUnreachableAfter == nil {
 		t.Errorf("made again as %+v", spec)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -251,7 +252,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		return &fixture{c, a, r, events, kill}
 	}
 	// What is deleted between a list and its watch goes unseen with this fake.
-	await(t, "the informers", func() bool {
+	await.That(t, "the informers", func() bool {
 		return watches(a, a.kube, s.pods) >= before+4 && c.config.Pods.Informer().HasSynced()
 	})
 	if !r.down {
@@ -337,20 +338,10 @@ func (f *fixture) remove(id string) {
 	f.Removed(id)
 }
 
-// await waits until ok.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
-}
-
 // want waits until the slot is as wanted.
 func (f *fixture) want(t *testing.T, name, want string) {
 	t.Helper()
-	await(t, fmt.Sprintf("slot %s to be %q", name, want), func() bool { return f.api.who(t, name) == want })
+	await.That(t, fmt.Sprintf("slot %s to be %q", name, want), func() bool { return f.api.who(t, name) == want })
 }
 
 // still checks that the slot is as wanted after all is done that is to be done now.
@@ -367,14 +358,10 @@ func (f *fixture) still(t *testing.T, name, want string) {
 // wantEvent waits for an event that says all of parts.
 func (f *fixture) wantEvent(t *testing.T, parts ...string) {
 	t.Helper()
-	select {
-	case event := <-f.events.Events:
-		for _, part := range parts {
-			if !strings.Contains(event, part) {
-				t.Errorf("event %q does not say %q", event, part)
-			}
+	event := await.Next(t, fmt.Sprintf("an event %q", parts), f.events.Events)
+	for _, part := range parts {
+		if !strings.Contains(event, part) {
+			t.Errorf("event %q does not say %q", event, part)
 		}
-	case <-time.After(time.Minute):
-		t.Fatal("no event in a minute")
 	}
 }

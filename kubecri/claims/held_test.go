@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync/atomic"
 	"testing"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // What a container uses, or the node has claimed, is held until the claim is gone, and who asks is
@@ -18,7 +20,10 @@ func TestHeld(t *testing.T) {
 		for _, i := range instances {
 			all[i] = true
 		}
-		await(t, what, func() bool { held, known := f.Held(); return known && maps.Equal(held, all) && changes.Swap(0) > 0 })
+		await.That(t, what, func() bool {
+			held, known := f.Held()
+			return known && maps.Equal(held, all) && changes.Swap(0) > 0
+		})
 	}
 	want("nothing to be held")
 	f.mustCreate(t, "c1", "p1", "cam", "cam-8120fe-0")

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
@@ -49,12 +50,12 @@ func TestTheKubeletKeepsSlots(t *testing.T) {
 		{ContainerId: "c2", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT},
 	} {
 		calm := refreshed + (n+1)*lists
-		await(t, "the last list after something happened", func() bool { return int(asked.Load()) == calm })
+		await.That(t, "the last list after something happened", func() bool { return int(asked.Load()) == calm })
 		r.change(func() { r.containers = nil })
 		r.events <- event
-		await(t, "the kubelet to be asked", func() bool { return int(asked.Load()) > calm })
+		await.That(t, "the kubelet to be asked", func() bool { return int(asked.Load()) > calm })
 	}
-	await(t, "the container to be gone", func() bool { return !f.containers.has("c1") })
+	await.That(t, "the container to be gone", func() bool { return !f.containers.has("c1") })
 	refresh()
 	f.still(t, name.String(), "CL cam-0 "+here)
 	if n := f.containers.pending(); n != 0 {

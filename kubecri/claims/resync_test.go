@@ -8,6 +8,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // While the runtime cannot be listed, what is known stays: nothing is released, and who
@@ -16,7 +18,7 @@ func TestListThatFails(t *testing.T) {
 	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse), down: true}
 	r.add(t, "c1", "u1", "cam", "cam-a1-0")
 	f := start(t, newAPI(t, 1, map[string]string{"cam-a1-0": "CL u1 node-a"}), r, setup{grace: time.Nanosecond})
-	await(t, "the first try", func() bool { return f.ResyncError() != nil })
+	await.That(t, "the first try", func() bool { return f.ResyncError() != nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err := f.Take(ctx, request(t, "u2", "cam", "cam-a1-0"))
@@ -27,7 +29,7 @@ func TestListThatFails(t *testing.T) {
 
 	r.change(func() { r.down = false })
 	f.Resync()
-	await(t, "the list", func() bool { return f.isKnown() && f.ResyncError() == nil })
+	await.That(t, "the list", func() bool { return f.isKnown() && f.ResyncError() == nil })
 	r.change(func() { r.down = true })
 	if _, err := f.resync(t.Context()); err == nil {
 		t.Fatal("no error")

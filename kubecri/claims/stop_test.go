@@ -19,6 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // Containers whose slots would be released are stopped side by side, and none gets more than half of
@@ -56,7 +57,7 @@ func TestPromisedContainersStopInParallel(t *testing.T) {
 			cut(errAway)
 			clock.Step(after)
 			f.keepPromises(t.Context())
-			await(t, "all to be stopped", func() bool {
+			await.That(t, "all to be stopped", func() bool {
 				for i := range n {
 					if f.runs(t, fmt.Sprint("c", i)) {
 						return false
@@ -94,7 +95,7 @@ func TestHangingRenewalDelaysNoStop(t *testing.T) {
 	f.keepPromises(t.Context())
 	clock.Step(50 * time.Millisecond)
 	f.keepPromises(t.Context())
-	await(t, "the stop", func() bool { return !f.runs(t, "c1") })
+	await.That(t, "the stop", func() bool { return !f.runs(t, "c1") })
 }
 
 // A container that has been created and not started is removed, for the runtime does not stop it, and
@@ -129,10 +130,10 @@ func TestCreatedContainerIsNotStarted(t *testing.T) {
 	cut(errAway)
 	clock.Step(60 * time.Second)
 	f.keepPromises(t.Context())
-	await(t, "a try", func() bool { f.keepPromises(t.Context()); return there("c1") })
+	await.That(t, "a try", func() bool { f.keepPromises(t.Context()); return there("c1") })
 	state("c2", runtimeapi.ContainerState_CONTAINER_RUNNING)
 	f.runtime.change(func() { f.runtime.starting = false })
-	await(t, "the created one to be removed and the started one to be stopped", func() bool {
+	await.That(t, "the created one to be removed and the started one to be stopped", func() bool {
 		f.keepPromises(t.Context())
 		return !there("c1") && !f.runs(t, "c2")
 	})
@@ -141,7 +142,7 @@ func TestCreatedContainerIsNotStarted(t *testing.T) {
 	f.runtime.add(t, "c3", "u3", "cam", "cam-b2-0")
 	state("c3", runtimeapi.ContainerState_CONTAINER_CREATED)
 	late.Created("c3")
-	await(t, "it to be removed at once", func() bool { return !there("c3") })
+	await.That(t, "it to be removed at once", func() bool { return !there("c3") })
 }
 
 // A node that comes back, and whose slot another has claimed meanwhile as it had promised, stops its
@@ -208,7 +209,7 @@ func TestStoppedContainerUsesNoSlot(t *testing.T) {
 				cut(errAway)
 				clock.Step(61 * time.Second)
 				f.keepPromises(t.Context())
-				await(t, "the stop", func() bool { return !f.containers.uses(mustSlot(t, "cam-a1-0")) })
+				await.That(t, "the stop", func() bool { return !f.containers.uses(mustSlot(t, "cam-a1-0")) })
 				if restart {
 					f.kill()
 				}
@@ -220,7 +221,7 @@ func TestStoppedContainerUsesNoSlot(t *testing.T) {
 				if restart {
 					f = start(t, a, f.runtime, s)
 				}
-				await(t, "the informer", func() bool { return f.store.get(mustSlot(t, "cam-a1-0")) == nil })
+				await.That(t, "the informer", func() bool { return f.store.get(mustSlot(t, "cam-a1-0")) == nil })
 				f.still(t, "cam-a1-0", now)
 				if len(f.events.Events) > 0 {
 					t.Error(<-f.events.Events)
@@ -261,8 +262,8 @@ func TestNoPromiseWithoutCheckpoint(t *testing.T) {
 	if d := a.claim(t, "cam-a1-1").Spec.ReleaseUnreachableAfter; d != nil {
 		t.Errorf("promises %v, though that cannot be kept", d)
 	}
-	await(t, "the way to be free", func() bool { return os.RemoveAll(temporary) == nil })
-	await(t, "the checkpoint", func() bool {
+	await.That(t, "the way to be free", func() bool { return os.RemoveAll(temporary) == nil })
+	await.That(t, "the checkpoint", func() bool {
 		clock.Step(crilist.MaxRetry / 4)
 		return f.CheckpointError() == nil
 	})

@@ -12,6 +12,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -36,7 +37,7 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	used := former.holds("")[0].Slot
 	former.ran = true
 	kill := run(t, former.claims.Run)
-	await(t, "the checkpoint", func() (bool, string) {
+	await.That(t, "the checkpoint", func() (bool, string) {
 		content, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(content), "cam-0"), string(content)
 	})
@@ -69,7 +70,7 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	kubelet := startKubelet(t, r.Directory)
 	lists := func(want string) {
 		t.Helper()
-		await(t, "the kubelet to know "+want, func() (bool, string) {
+		await.That(t, "the kubelet to know "+want, func() (bool, string) {
 			kubelet.mu.Lock()
 			defer kubelet.mu.Unlock()
 			return kubelet.last["akri.sh/cam"] == want, kubelet.last["akri.sh/cam"]
@@ -99,7 +100,7 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	}
 	r.synced.Store(true)
 	close(r.read)
-	await(t, "what is served", func() (bool, string) { _, known := r.Served(); return known, "" })
+	await.That(t, "what is served", func() (bool, string) { _, known := r.Served(); return known, "" })
 	lists("cam-0:Healthy")
 	if usage := r.api.usage(); usage[used.String()] != "C:cam-0:a" {
 		t.Errorf("claims %v, want that of the pod", usage)

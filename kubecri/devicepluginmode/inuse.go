@@ -53,7 +53,7 @@ func (p *Plugins) ask(ctx context.Context) (again time.Duration, err error) {
 	}
 	// A claim that was met and that the watch never shows is forgotten after a while.
 	if _, unshown := p.met.Forgets(); unshown || freed {
-		p.resync()
+		p.resyncs.Send()
 	}
 	return again, nil
 }

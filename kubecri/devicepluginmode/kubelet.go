@@ -61,14 +61,6 @@ func (p *Plugins) removeOldSockets(logger klog.Logger) {
 	}
 }
 
-// attendSoon has the plugins attended to.
-func (p *Plugins) attendSoon() {
-	select {
-	case p.attention <- struct{}{}:
-	default:
-	}
-}
-
 // followKubelet registers the plugins whenever the kubelet starts: it removes all sockets
 // in its directory and then makes its own. Without any news of them they are looked at so often.
 func (p *Plugins) followKubelet(ctx context.Context, every time.Duration) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -97,19 +98,6 @@ func (k *fakeKubelet) Register(_ context.Context, r *pluginapi.RegisterRequest) 
 	return &pluginapi.Empty{}, nil
 }
 
-func await(t *testing.T, what string, ok func() (bool, string)) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		done, seen := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s; last seen: %s", what, seen)
-		}
-	}
-}
-
 func (k *fakeKubelet) lists(of map[string]string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -147,19 +135,26 @@ func TestRegistration(t *testing.T) {
 	slots := fmt.Sprintf("%[1]s-0:Healthy %[1]s-1:Healthy", east().instance)
 	want := fmt.Sprint(map[string]string{"akri.sh/cam": "cam-0:Healthy", "akri.sh/" + east().instance: slots})
 	kubelet := startKubelet(t, r.Directory)
-	await(t, "the kubelet to have both lists", func() (bool, string) { return kubelet.lists(kubelet.last) == want, kubelet.lists(kubelet.last) })
-	await(t, "all to be registered", func() (bool, string) { err := r.Registered(); return err == nil, fmt.Sprint(err) })
+	await.That(t, "the kubelet to have both lists", func() (bool, string) {
+		return kubelet.lists(kubelet.last) == want, kubelet.lists(kubelet.last)
+	})
+	await.That(t, "all to be registered", func() (bool, string) {
+		err := r.Registered()
+		return err == nil, fmt.Sprint(err)
+	})
 
 	// A change shows.
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
 	want = fmt.Sprint(map[string]string{"akri.sh/cam": "cam-0:Healthy", "akri.sh/" + east().instance: strings.Replace(slots, "-1:Healthy", "-1:Unhealthy", 1)})
-	await(t, "the kubelet to see the Instance's other slot taken", func() (bool, string) { return kubelet.lists(kubelet.last) == want, kubelet.lists(kubelet.last) })
+	await.That(t, "the kubelet to see the Instance's other slot taken", func() (bool, string) {
+		return kubelet.lists(kubelet.last) == want, kubelet.lists(kubelet.last)
+	})
 
 	kubelet.end()
 	next := startKubelet(t, r.Directory)
-	await(t, "the next kubelet to have both lists", func() (bool, string) {
+	await.That(t, "the next kubelet to have both lists", func() (bool, string) {
 		return next.lists(next.first) == want, next.lists(next.first)
 	})
 
@@ -168,12 +163,12 @@ func TestRegistration(t *testing.T) {
 	delete(r.servers, east())
 	r.mu.Unlock()
 	s.end(ctx)
-	await(t, "the Instance to have no ids", func() (bool, string) {
+	await.That(t, "the Instance to have no ids", func() (bool, string) {
 		next.mu.Lock()
 		defer next.mu.Unlock()
 		return next.last["akri.sh/"+east().instance] == "", fmt.Sprint(next.last)
 	})
-	await(t, "its socket to be gone", func() (bool, string) {
+	await.That(t, "its socket to be gone", func() (bool, string) {
 		_, err := os.Stat(s.socket)
 		return err != nil, "it is there"
 	})
@@ -209,7 +204,7 @@ func TestRestartsLeaveNoListener(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, "one socket to be open", func() (bool, string) {
+	await.That(t, "one socket to be open", func() (bool, string) {
 		sockets, err := os.ReadFile("/proc/net/unix") // removed ones too
 		n := strings.Count(string(sockets), " "+filepath.Dir(s.socket)+"/")
 		return err == nil && n == 1, fmt.Sprint(n, " are, ", err)

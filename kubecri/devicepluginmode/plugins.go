@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // reasonScope is of the Event about a Configuration that cannot be served here.
@@ -60,10 +61,10 @@ type Plugins struct {
 	// met are claims that were in the way, until the watches show them.
 	met        *ownwrites.Writes[*v1alpha1.SlotClaim]
 	retryEvery time.Duration
-	resyncs    chan struct{} // asks for another inventory
+	resyncs    wake.Signal // asks for another inventory
 	running    sync.WaitGroup
-	logger     klog.Logger   // of calls of the kubelet; set by Run
-	attention  chan struct{} // asks for attend
+	logger     klog.Logger // of calls of the kubelet; set by Run
+	attention  wake.Signal // asks for attend
 	// attending is held by attend; unregistered: its last attempt has failed.
 	attending    sync.Mutex
 	unregistered bool
@@ -89,13 +90,13 @@ func New(config Config) (*Plugins, error) {
 	}
 	p := &Plugins{Config: config, asks: newAsks(), met: ownwrites.New[*v1alpha1.SlotClaim](config.Clock),
 		retryEvery: retryEvery,
-		resyncs:    make(chan struct{}, 1), attention: make(chan struct{}, 1), allocating: semaphore.NewWeighted(1),
+		resyncs:    wake.New(), attention: wake.New(), allocating: semaphore.NewWeighted(1),
 		watches: map[string]*claimWatch{}, servers: map[key]*server{}}
 	of := config.Config
 	of.Kubelet = &claims.Kubelet{Ask: p.ask, Keeps: p.asks.keeps, Gives: p.asks.gives}
 	of.Device, of.Resync = p.seenDevice, refreshEvery
 	of.HeldChanged = func() {
-		p.resync()
+		p.resyncs.Send()
 		if p.HeldChanged != nil {
 			p.HeldChanged()
 		}
@@ -105,7 +106,7 @@ func New(config Config) (*Plugins, error) {
 		return nil, fmt.Errorf("devicepluginmode: %w", err)
 	}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
-		if _, err := informer.AddEventHandler(informers.OnChange(p.resync)); err != nil {
+		if _, err := informer.AddEventHandler(informers.OnChange(p.resyncs.Send)); err != nil {
 			return nil, fmt.Errorf("devicepluginmode: %w", err)
 		}
 	}
@@ -137,7 +138,7 @@ func (p *Plugins) Run(ctx context.Context) {
 			}
 		}
 		p.claims.Resync()
-		p.resync()
+		p.resyncs.Send()
 	})
 	p.syncLoop(ctx)
 }
@@ -162,14 +163,6 @@ func (p *Plugins) seenDevice(instance string) (discovery.Device, bool) {
 
 // NodeClaims is the owner of the node's claims, which Run runs.
 func (p *Plugins) NodeClaims() *claims.Claims { return p.claims }
-
-// resync has the inventory taken anew.
-func (p *Plugins) resync() {
-	select {
-	case p.resyncs <- struct{}{}:
-	default:
-	}
-}
 
 // slotsChanged has the plugins of an Instance, or of all of the Configuration's for "",
 // and that of the Configuration list their ids anew.
@@ -239,7 +232,7 @@ func (p *Plugins) sync(ctx context.Context) (changed <-chan struct{}) {
 		s.end(ctx)
 	}
 	if begun {
-		p.attendSoon()
+		p.attention.Send()
 	}
 	return changed
 }
@@ -262,7 +255,7 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 		p.running.Go(func() { w.informer.RunWithContext(watching) })
 		p.running.Go(func() {
 			if cache.WaitFor(watching, "", w.informer.HasSyncedChecker()) {
-				p.resync()
+				p.resyncs.Send()
 			}
 		})
 	}

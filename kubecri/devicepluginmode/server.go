@@ -204,7 +204,7 @@ func (s *server) over() {
 		s.mu.Lock()
 		s.lost = s.streams == 0
 		s.mu.Unlock()
-		s.plugins.attendSoon()
+		s.plugins.attention.Send()
 	})
 }
 

@@ -105,7 +105,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resour
 		// Whoever has the other slots: the kubelet is to know it before its next pod.
 		p.asks.refused(wrote)
 		p.claims.Resync()
-		p.resync() // devices may be listed because of these slots
+		p.resyncs.Send() // devices may be listed because of these slots
 		p.slotsChanged(k.configuration, "")
 		return nil, nil, err
 	}

@@ -20,11 +20,9 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
-
-// deadline is how long tests wait for what must come.
-const deadline = time.Minute
 
 // TestMain is also the worker, and with kubecriArgument a kubecri that waits to be killed.
 func TestMain(m *testing.M) {
@@ -136,27 +134,6 @@ func discover(t *testing.T, handler discovery.Handler, details string) *discover
 	return d
 }
 
-func await[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(deadline):
-		t.Fatalf("waited %v for %s", deadline, what)
-		panic("not reached")
-	}
-}
-
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for until := time.Now().Add(deadline); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited %v for %s", deadline, what)
-		}
-	}
-}
-
 // pid runs a Discover and returns the process in which it runs.
 func pid(t *testing.T, handler discovery.Handler) (int, *discovering) {
 	t.Helper()
@@ -170,7 +147,7 @@ func pid(t *testing.T, handler discovery.Handler) (int, *discovering) {
 		return n, d
 	case err := <-d.done:
 		t.Fatalf("Discover: %v", err)
-	case <-time.After(deadline):
+	case <-time.After(await.Patience):
 		t.Fatal("no report")
 	}
 	panic("not reached")

@@ -23,6 +23,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // What ends the worker is an error of each Discover that runs, and of others until it is
@@ -35,7 +36,7 @@ func TestAWorkerThatPanicsIsStartedAgain(t *testing.T) {
 		failing := discover(t, handler, "panic slice bounds out of range [:7]")
 		want := "the discovery worker does not run: exit status 2: panic: slice bounds out of range [:7]"
 		for _, d := range []*discovering{failing, other, discover(t, handler, "pid")} {
-			err := await(t, d.done, "the error")
+			err := await.Next(t, "the error", d.done)
 			if !errors.Is(err, remote.ErrNoWorker) || !strings.HasPrefix(err.Error(), want) ||
 				!strings.Contains(err.Error(), "after "+pause) {
 				t.Errorf("Discover() = %v, want %s, and to start again after %s", err, want, pause)
@@ -46,7 +47,7 @@ func TestAWorkerThatPanicsIsStartedAgain(t *testing.T) {
 	clock.Step(settled)
 	pid(t, handler)
 	clock.Step(settled + time.Second)
-	err := await(t, discover(t, handler, "panic late").done, "the error")
+	err := await.Next(t, "the error", discover(t, handler, "panic late").done)
 	if err == nil || !strings.Contains(err.Error(), "after 1 s") {
 		t.Errorf("Discover() = %v, want that the worker had worked for a while", err)
 	}
@@ -59,7 +60,7 @@ func TestAWorkerThatIsKilledIsStartedAgain(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	err := await(t, running.done, "the error")
+	err := await.Next(t, "the error", running.done)
 	if err == nil || !strings.Contains(err.Error(), "the discovery worker does not run: signal: killed") {
 		t.Errorf("Discover() = %v", err)
 	}
@@ -173,7 +174,7 @@ func TestTheWorkerEndsWithKubecri(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		child, _ := pid(t, handlerOf(NewProcess(ctx, clock.RealClock{}, socketOf(t), nil), t.TempDir()))
 		stop()
-		eventually(t, "the worker to end", func() bool { return !exists(child) })
+		await.That(t, "the worker to end", func() bool { return !exists(child) })
 	})
 	t.Run("that is killed", func(t *testing.T) {
 		kubecri := exec.Command(self, kubecriArgument, socketOf(t))
@@ -193,22 +194,22 @@ func TestTheWorkerEndsWithKubecri(t *testing.T) {
 		if err := errors.Join(err, atoiErr); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the worker to end", func() bool { return !exists(child) })
+		await.That(t, "the worker to end", func() bool { return !exists(child) })
 	})
 }
 
 func TestListsAndErrorsPassThrough(t *testing.T) {
 	w, _ := startWorker(t)
 	handler := handlerOf(w, t.TempDir())
-	got := await(t, discover(t, handler, "large").reports, "the report")
+	got := await.Next(t, "the report", discover(t, handler, "large").reports)
 	if want := (discovery.Result{Shared: true, Devices: largeList()}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%d devices arrived, want %d, each as it was sent", len(got.Devices), len(want.Devices))
 	}
-	err := await(t, discover(t, handler, "invalid no such key").done, "the error")
+	err := await.Next(t, "the error", discover(t, handler, "invalid no such key").done)
 	if !errors.Is(err, discovery.ErrInvalid) || err.Error() != "test: no such key" {
 		t.Errorf("Discover() = %v, want the handler's error, which is of the details", err)
 	}
-	err = await(t, discover(t, handler, "fail no network").done, "the error")
+	err = await.Next(t, "the error", discover(t, handler, "fail no network").done)
 	if err == nil || errors.Is(err, discovery.ErrInvalid) || err.Error() != "test: no network" {
 		t.Errorf("Discover() = %v, want the handler's error", err)
 	}

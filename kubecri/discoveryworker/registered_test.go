@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/remote"
+	"github.com/kubeslot/kubeslot/test/await"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -79,16 +80,16 @@ func TestHandlersThatRegisterAreAskedByTheWorker(t *testing.T) {
 				Name: tc.l.Addr().Network(), Endpoint: tc.endpoint, EndpointType: tc.kind, Shared: true})
 
 			running := discover(t, handler, "")
-			got, want := await(t, running.reports, "the report"), largeList()
+			got, want := await.Next(t, "the report", running.reports), largeList()
 			if !reflect.DeepEqual(got.Devices, want) || !got.Shared {
 				t.Errorf("%d devices arrived, want %d, each as it was sent", len(got.Devices), len(want))
 			}
-			err := await(t, discover(t, handler, "refuse").done, "the error")
+			err := await.Next(t, "the error", discover(t, handler, "refuse").done)
 			if !errors.Is(err, discovery.ErrInvalid) || !strings.HasSuffix(err.Error(), "refuses: no such key") {
 				t.Errorf("Discover() = %v, want what the handler refuses", err)
 			}
 			discover(t, handlerOf(w, directory), "panic boom")
-			err = await(t, running.done, "the error")
+			err = await.Next(t, "the error", running.done)
 			if !errors.Is(err, remote.ErrNoWorker) || !strings.Contains(err.Error(), "panic: boom") {
 				t.Errorf("Discover() = %v, want why the worker ended", err)
 			}

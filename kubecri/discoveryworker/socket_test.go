@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubeslot/kubeslot/discovery/remote"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // A worker in a container of its own may come late, and be another one later.
@@ -18,7 +19,7 @@ func TestAWorkerOnASocket(t *testing.T) {
 	handler := handlerOf(Socket(path), t.TempDir())
 	away := func(d *discovering, want string) {
 		t.Helper()
-		err := await(t, d.done, "the error")
+		err := await.Next(t, "the error", d.done)
 		if !errors.Is(err, remote.ErrNoWorker) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Discover() = %v, want %q", err, want)
 		}
@@ -33,12 +34,12 @@ func TestAWorkerOnASocket(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "the socket", func() bool {
+		await.That(t, "the socket", func() bool {
 			info, err := os.Lstat(path)
 			return err == nil && info.Mode() == os.ModeSocket|0o666 // kubecri has no CAP_DAC_OVERRIDE
 		})
 		running := discover(t, handler, "pid")
-		await(t, running.reports, "the report")
+		await.Next(t, "the report", running.reports)
 		stop()
 		away(running, "it has closed the connection")
 		away(discover(t, handler, "pid"), "is the container there")

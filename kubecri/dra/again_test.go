@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -44,7 +45,7 @@ func TestClaimedAgain(t *testing.T) {
 	}
 
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", gone(r, camera+"-0"))
+	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-0"))
 	if err := r.claimAgain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +58,9 @@ func TestClaimedAgain(t *testing.T) {
 	}
 
 	a.remove(t, camera+"-1")
-	await(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
+	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that both are gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	await.That(t, "the informer to show that both are gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-0"] != before[camera+"-0"] ||
 		a.claimed(t)[camera+"-1"] != before[camera+"-1"] {
 		t.Errorf("prepared again: %v (%v), want %v", a.claimed(t), err, before)
@@ -76,7 +77,7 @@ func TestClaimedAgain(t *testing.T) {
 	}
 
 	a.remove(t, camera+"-1")
-	await(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
+	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
 	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
 	if err := r.claimAgain(t.Context()); err == nil {
 		t.Error("another has the slot, and nothing says so")
@@ -100,7 +101,7 @@ func TestPreparedAndNotClaimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.ask(t, claim("u2", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestNodeIsDeleted(t *testing.T) {
 	if err := nodes.Delete(t.Context(), here, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the informers to show it", func() bool {
+	await.That(t, "the informers to show it", func() bool {
 		if a.claimed(t)[camera+"-0"] != "" {
 			a.remove(t, camera+"-0")
 		}
@@ -136,7 +137,7 @@ func TestNodeIsDeleted(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.keep(ctx) }()
 	defer func() { cancel(); <-ended }()
-	await(t, "an attempt in vain", func() bool { // the next one is in an hour
+	await.That(t, "an attempt in vain", func() bool { // the next one is in an hour
 		return slices.ContainsFunc(a.kube.Actions(), func(action ktesting.Action) bool {
 			return action.Matches("get", "resourceclaims")
 		})
@@ -144,7 +145,7 @@ func TestNodeIsDeleted(t *testing.T) {
 	if _, err := nodes.Create(t.Context(), node(here), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-0"] == "dra.u1.s0" })
+	await.That(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-0"] == "dra.u1.s0" })
 }
 
 // A CDI spec that cannot be read, or that another version wrote, keeps no other ResourceClaim's slots from being
@@ -162,7 +163,7 @@ func TestSpecThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.remove(t, camera+"-1")
-		await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
+		await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
 		if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
 			t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
 		}

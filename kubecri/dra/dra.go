@@ -22,6 +22,7 @@ import (
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // callTimeout bounds what is done about one claim at a time. The kubelet waits 45 s, and tries again.
@@ -62,8 +63,8 @@ type Config struct {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	wake  chan struct{}           // asks for another look at whether the driver is needed
-	again chan struct{}           // asks for what is prepared to be claimed again
+	wake  wake.Signal             // asks for another look at whether the driver is needed
+	again wake.Signal             // asks for what is prepared to be claimed again
 	busy  claims.Locks[types.UID] // by a ResourceClaim: one call for it at a time
 }
 
@@ -84,7 +85,7 @@ func New(config Config) (*Driver, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	d := &Driver{Config: config, wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+	d := &Driver{Config: config, wake: wake.New(), again: wake.New()}
 	return d, d.follow()
 }
 

@@ -35,6 +35,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions"
@@ -293,7 +294,7 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	ours.WaitForCacheSync(ctx.Done())
 	core.WaitForCacheSync(ctx.Done())
 	for _, resource := range []string{"slotclaims", "configurations", "nodes", "pods"} {
-		await(t, "a watch", func() bool { return a.watched()[resource] > before[resource] })
+		await.That(t, "a watch", func() bool { return a.watched()[resource] > before[resource] })
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); config.Claims.Run(ctx) }()
@@ -341,16 +342,6 @@ func (r *rig) specPath(uid types.UID) string {
 func (r *rig) spec(uid types.UID) string {
 	data, _ := os.ReadFile(r.specPath(uid))
 	return string(data)
-}
-
-// await waits until ok.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
 }
 
 // container is one that runs of the pod, with a slot by its annotation; "" for none.

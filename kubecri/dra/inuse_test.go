@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -77,7 +78,7 @@ func TestSlotLostWhilePrepared(t *testing.T) {
 	}
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
 	err := r.ask(t, c)
 	for _, part := range []string{camera + "-0", `holder "another"`, "ns/pod-uid-of-pod"} {
@@ -106,7 +107,7 @@ func TestPreparedAgainInAnOutage(t *testing.T) {
 	before := r.spec("u1")
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	a.set(away)
 	if err := r.ask(t, c); err == nil || r.spec("u1") != before {
 		t.Errorf("%v; the spec is\n%s", err, r.spec("u1"))
@@ -140,7 +141,7 @@ func TestUnpreparedWhileAContainerRuns(t *testing.T) {
 		}
 	}
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.claimAgain(t.Context()); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
 		t.Errorf("not claimed again: %v; slots %v", err, a.claimed(t))
 	}

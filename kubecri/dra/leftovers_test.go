@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -98,7 +99,7 @@ func TestLeftoverSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.remove(t, camera+"-0")
-	await(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
 	if err := r.leftovers(t.Context()); err != nil || r.spec("u1") != "" {
 		t.Errorf("%v; left %s", err, r.spec("u1"))
 	}
@@ -137,7 +138,7 @@ func TestLeftoverOfWhatIsPrepared(t *testing.T) {
 	before := r.spec("u1")
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0", ResourceClaim: reference(c)})
-	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 2 })
+	await.That(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 2 })
 	if err := errors.Join(r.claimAgain(t.Context()), r.leftovers(t.Context())); err != nil || r.spec("u1") != before {
 		t.Errorf("%v; its spec is\n%s", err, r.spec("u1"))
 	}

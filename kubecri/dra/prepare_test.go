@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -160,7 +161,7 @@ func TestSlotThatIsReleasedSoon(t *testing.T) {
 	a.set(func(do func() error) error { calls.Add(1); return do() })
 	answer := make(chan error, 1)
 	go func() { answer <- r.ask(t, claim("u1", "one "+camera+" 1")) }()
-	await(t, "a second look for a free slot", func() bool { return calls.Load() > 4 })
+	await.That(t, "a second look for a free slot", func() bool { return calls.Load() > 4 })
 	a.remove(t, camera+"-0")
 	if err := <-answer; err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
 		t.Errorf("%v; slots %v", err, a.claimed(t))
@@ -265,7 +266,7 @@ func TestSlotThatShowsLate(t *testing.T) {
 	}
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0",
 		ResourceClaim: &p.ResourceClaimReference})
-	await(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 1 })
+	await.That(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 1 })
 	if err := r.take(t.Context(), p, &p.Results[0]); err != nil { // with what was counted before
 		t.Fatal(err)
 	}
@@ -381,7 +382,7 @@ func TestSlotOfAContainer(t *testing.T) {
 	r.runtime.has(container("c1", "p1", camera+"-0"))
 	a.set(away) // so that it is not claimed again yet
 	r.Claims.Resync()
-	await(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera, "")) == 1 })
+	await.That(t, "the container to be known", func() bool { return len(r.Claims.Taken(camera, "")) == 1 })
 	a.set(nil)
 	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)

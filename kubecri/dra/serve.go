@@ -30,11 +30,11 @@ const startRetry = time.Second
 // follow has it found out again whether the driver is needed, and what is prepared claimed again, when that may have
 // changed.
 func (d *Driver) follow() error {
-	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(func() { ask(d.wake) }))
+	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(d.wake.Send))
 	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(_ *v1alpha1.SlotClaim, gone bool) {
-		ask(d.wake)
+		d.wake.Send()
 		if gone {
-			ask(d.again)
+			d.again.Send()
 		}
 	}))
 	known := types.UID("") // while there is no Node object, nothing can be claimed
@@ -44,18 +44,10 @@ func (d *Driver) follow() error {
 			known = ""
 		case node.UID != known:
 			known = node.UID
-			ask(d.again)
+			d.again.Send()
 		}
 	}))
 	return errors.Join(errConfigurations, errClaims, errNode)
-}
-
-// ask asks for something to be done soon, by a channel with one place.
-func ask(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is to be already
-	}
 }
 
 // needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration, or is to,

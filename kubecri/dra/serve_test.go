@@ -15,6 +15,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -62,7 +63,7 @@ func TestServe(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "another Configuration to be known", func() bool { return r.configuration("mic-8120fe") != nil })
+	await.That(t, "another Configuration to be known", func() bool { return r.configuration("mic-8120fe") != nil })
 	if _, err := os.Stat(r.KubeletDirectory); err == nil {
 		t.Error("there are sockets, and no Configuration is DRA's")
 	}
@@ -73,7 +74,7 @@ func TestServe(t *testing.T) {
 	info := func() *registerapi.PluginInfo {
 		var info *registerapi.PluginInfo
 		var err error
-		await(t, "the driver to register", func() bool {
+		await.That(t, "the driver to register", func() bool {
 			info, err = registerapi.NewRegistrationClient(dial(t, registry)).GetInfo(t.Context(),
 				&registerapi.InfoRequest{})
 			return err == nil
@@ -136,13 +137,8 @@ func TestWatchHealthOfNothing(t *testing.T) {
 	r := start(t, newAPI(configuration(2)), here, t.TempDir())
 	reports := make(chan kubeletplugin.DeviceHealthReport)
 	go func() { _ = r.WatchHealthStatus(t.Context(), reports) }()
-	select {
-	case got := <-reports:
-		if len(got.Devices) > 0 {
-			t.Errorf("%+v, and no claim holds a slot", got)
-		}
-	case <-time.After(time.Minute):
-		t.Error("no report in a minute")
+	if got := await.Next(t, "a report", reports); len(got.Devices) > 0 {
+		t.Errorf("%+v, and no claim holds a slot", got)
 	}
 }
 

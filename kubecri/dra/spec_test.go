@@ -14,6 +14,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // at is a camera with a device node, beside the other camera, which has none.
@@ -64,15 +65,15 @@ func TestSpecFollowsDevices(t *testing.T) {
 	gone := bothCameras()
 	delete(gone, camera)
 	r.devices.set(gone)
-	await(t, "nothing of the device that is gone", r.says(`!"u1-one"`, "!/dev/null", `"u1-two"`, camera))
+	await.That(t, "nothing of the device that is gone", r.says(`!"u1-one"`, "!/dev/null", `"u1-two"`, camera))
 	plug(t, "/dev/zero", path)
 	r.devices.set(nil)
-	await(t, "nothing of either", r.says(`!"u1-one"`, `!"u1-two"`, "!/dev/zero", camera, other))
+	await.That(t, "nothing of either", r.says(`!"u1-one"`, `!"u1-two"`, "!/dev/zero", camera, other))
 	r.devices.set(at(path, "rtsp://new"))
-	await(t, "the device as it is now", r.says(`"u1-one"`, `"u1-two"`, "/dev/zero", "rtsp://new", "!/dev/null"))
+	await.That(t, "the device as it is now", r.says(`"u1-one"`, `"u1-two"`, "/dev/zero", "rtsp://new", "!/dev/null"))
 	plug(t, "/dev/null", path)
 	r.devices.set(at(path, "rtsp://a"))
-	await(t, "the spec as it was", r.says("/dev/null"))
+	await.That(t, "the spec as it was", r.says("/dev/null"))
 	nodes := func(spec string) string { return spec[strings.Index(spec, `"devices"`):] }
 	if nodes(r.spec("u1")) != nodes(before) {
 		t.Errorf("was\n%s\nand is\n%s", before, r.spec("u1"))
@@ -95,10 +96,10 @@ func TestSpecThatCannotBeWritten(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.followDevices(ctx) }()
 	for range 3 {
-		await(t, "a next try", clock.HasWaiters)
+		await.That(t, "a next try", clock.HasWaiters)
 		clock.Step(specRetry)
 	}
-	await(t, "a next try", clock.HasWaiters)
+	await.That(t, "a next try", clock.HasWaiters)
 	stop()
 	<-ended
 	if n := strings.Count(logs.String(), "Cannot have CDI specs of ResourceClaims say"); n != 1 {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/need"
 )
 
@@ -59,20 +59,14 @@ func TestServesUntilTheContextIsDone(t *testing.T) {
 	e := Endpoints{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "numbers") })}
 	go func() { defer close(ended); e.Serve(ctx, address) }()
 	defer func() { stop(); <-ended }()
-	for end := time.Now().Add(30 * time.Second); ; {
-		resp, err := http.Get("http://" + address + "/metrics")
-		if err != nil {
-			if time.Now().After(end) {
-				t.Fatalf("waited 30 s to be served: %v", err)
-			}
-			continue // not listening yet
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || string(body) != "numbers" {
-			t.Errorf("got %q, %v", body, err)
-		}
-		return
+	var resp *http.Response
+	await.That(t, "the endpoints to be served", func() (err error) {
+		resp, err = http.Get("http://" + address + "/metrics")
+		return err
+	})
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "numbers" {
+		t.Errorf("got %q, %v", body, err)
 	}
 }
 

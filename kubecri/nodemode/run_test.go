@@ -2,17 +2,16 @@ package nodemode
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func newWriter(t *testing.T, client kubernetes.Interface, nodes coreinformers.NodeInformer,
@@ -65,31 +65,25 @@ func TestAmountsFollow(t *testing.T) {
 	running.Go(func() { writer.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	await := func(allocatable int64) {
+	allocatable := func(want int64) {
 		t.Helper()
-		has := func() int64 {
+		what := fmt.Sprintf("an allocatable amount of %d", want)
+		await.Within(t, nodewriter.DefaultInterval/2, what, func() (bool, string) {
 			node, err := client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			q, ok := node.Status.Allocatable["akri.sh/cam"]
-			if !ok {
-				return -1
-			}
-			return q.Value()
-		}
-		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true,
-			func(context.Context) (bool, error) { return has() == allocatable, nil }); err != nil {
-			t.Fatalf("waited for an allocatable amount of %d; it is %d", allocatable, has())
-		}
+			return ok && q.Value() == want, q.String()
+		})
 	}
-	await(2)
+	allocatable(2)
 	for _, now := range []int{0, 1, 2} {
 		mu.Lock()
 		served["akri.sh/cam"] = Amount{Listed: true, Capacity: 2, Allocatable: now}
 		mu.Unlock()
 		writer.Wake()
-		await(int64(now))
+		allocatable(int64(now))
 	}
 	patches := 0
 	for _, a := range client.Actions() {
@@ -120,14 +114,13 @@ func TestLeavesNRI(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	want := []corev1.NodeCondition{is("Ready"), is("kubeslot.io/Other")}
-	var node *corev1.Node
-	left := func(context.Context) (bool, error) {
-		var err error
-		node, err = client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
-		return err == nil && slices.Equal(node.Status.Conditions, want) && maps.Equal(node.Annotations, map[string]string{"mine": "x"}), err
-	}
-	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, nodewriter.DefaultInterval/2, true,
-		left); err != nil {
-		t.Fatalf("the node has the annotations %v and conditions %v", node.Annotations, node.Status.Conditions)
-	}
+	await.Within(t, nodewriter.DefaultInterval/2, "the node to have what is others'", func() (bool, string) {
+		node, err := client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := slices.Equal(node.Status.Conditions, want) &&
+			maps.Equal(node.Annotations, map[string]string{"mine": "x"})
+		return left, fmt.Sprint(node.Annotations, node.Status.Conditions)
+	})
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func TestConditionsThatAreNews(t *testing.T) {
@@ -57,22 +59,18 @@ func TestConditions(t *testing.T) {
 
 	says := func(want string) {
 		t.Helper()
-		got := ""
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		await.That(t, "conditions "+want, func() (bool, string) {
 			n, err := client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = ""
+			got := ""
 			slices.SortFunc(n.Status.Conditions, func(a, b corev1.NodeCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
 			for _, c := range n.Status.Conditions {
 				got += string(c.Type) + "=" + string(c.Status) + ":" + c.Message + " "
 			}
-			if strings.TrimSpace(got) == want {
-				return
-			}
-		}
-		t.Fatalf("waited a minute for conditions %q, got %q", want, got)
+			return strings.TrimSpace(got) == want, got
+		})
 	}
 	r.Set(Condition{Type: "kubeslot.io/X", Status: corev1.ConditionFalse, Message: "no"})
 	says("Ready=True: kubeslot.io/X=False:no")

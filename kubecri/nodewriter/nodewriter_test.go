@@ -2,6 +2,7 @@ package nodewriter
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -15,12 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // rig is a Writer with parts that each want an annotation of node a.
@@ -90,14 +92,10 @@ func (r *rig) patches() (all []string) {
 
 func (r *rig) await(t *testing.T, what string, is func(*corev1.Node) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
-		func(ctx context.Context) (bool, error) {
-			node, err := r.client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{})
-			return err == nil && is(node), err
-		})
-	if err != nil {
-		t.Fatalf("waited for %s: %v; patches %q", what, err, r.patches())
-	}
+	await.That(t, what, func() (bool, string) {
+		node, err := r.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		return err == nil && is(node), fmt.Sprintf("%v; patches %q", err, r.patches())
+	})
 }
 
 func says(want map[string]string) func(*corev1.Node) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/kubecri/nri/nritest"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // A runtime that has plugins validate does not create the container over which kubecri
@@ -33,7 +34,7 @@ func TestAHangIsNotSurvivedByItsContainer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "validator plugin 50-kubecri failed") {
 		t.Errorf("got %v, %v, want a refusal", response, err)
 	}
-	f.await(t, "the plugin to be asked again", func() bool { return f.asked(t) })
+	await.That(t, "the plugin to be asked again", func() bool { return f.asked(t) })
 	close(goesOn)      // before that the answer might be in time, as far as the plugin can tell
 	f.WantUsage(t, "") // the late answer is taken back
 	if _, err = f.rt.CreateContainer(t.Context(), request); err != nil {
@@ -82,7 +83,7 @@ func TestLateSynchronize(t *testing.T) {
 	relay := nritest.NewRelay(t, f.socket, theirs)
 	relay.HoldAt("Synchronize")
 	rt.serve(t, theirs)
-	f.await(t, "the runtime to give up", func() bool {
+	await.That(t, "the runtime to give up", func() bool {
 		rt.mu.Lock()
 		defer rt.mu.Unlock()
 		return rt.gaveUp > 0
@@ -97,8 +98,8 @@ func TestLateSynchronize(t *testing.T) {
 	rt.mu.Unlock()
 	before := rt.lists()
 	relay.Release() // kubecri is told now, and that the runtime has gone
-	f.await(t, "the plugin to be asked", func() bool { return f.asked(t) })
-	f.await(t, "the runtime's containers to be looked at", func() bool { return rt.lists() > before })
+	await.That(t, "the plugin to be asked", func() bool { return f.asked(t) })
+	await.That(t, "the runtime's containers to be looked at", func() bool { return rt.lists() > before })
 	if err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: past}); err == nil {
 		t.Error("what was created meanwhile is started")
 	}

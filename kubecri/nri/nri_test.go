@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
@@ -159,13 +160,16 @@ func TestNeverWithoutItsDevices(t *testing.T) {
 	}
 }
 
-// A late answer is no answer, and the container starts without its devices: so
-// what takes too long is refused in time, and the plugin stays connected.
+// A late answer is no answer, and the container starts without its devices: so what takes too long ends with a quarter
+// of the limit left for the way, is refused, and the plugin stays connected.
 func TestAnswersWithinTheRuntimesLimit(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(4 * time.Second) // a quarter of it is for the way
+	const limit = 40 * time.Second
+	adaptation.SetPluginRequestTimeout(limit)
 	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	f := start(t, &runtime{}, func(ctx context.Context, _ string) (discovery.Device, error) {
-		<-ctx.Done()
+		if ends, ok := ctx.Deadline(); !ok || time.Until(ends) > limit*3/4 {
+			t.Errorf("a device is waited for until %s, in %s", ends, time.Until(ends))
+		}
 		return discovery.Device{}, errors.New("the device was not found in time")
 	})
 	for range 2 {
@@ -193,7 +197,7 @@ func TestAHangIsMadeUpFor(t *testing.T) {
 	f.rt.mu.Lock()
 	f.rt.pods, f.rt.containers = []*api.PodSandbox{request.Pod}, []*api.Container{{Id: "c1", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_RUNNING}}
 	f.rt.mu.Unlock()
-	f.await(t, "the runtime's containers to be looked at since it is connected",
+	await.That(t, "the runtime's containers to be looked at since it is connected",
 		func() bool { return f.rt.lists() > 1 })
 	before := f.rt.lists()
 	response, err := f.rt.CreateContainer(t.Context(), request)
@@ -201,9 +205,9 @@ func TestAHangIsMadeUpFor(t *testing.T) {
 		t.Fatalf("NRI fails open, and yet: %v, %v", response, err)
 	}
 	<-hangs
-	f.await(t, "the runtime's containers to be looked at", func() bool { return f.rt.lists() > before })
+	await.That(t, "the runtime's containers to be looked at", func() bool { return f.rt.lists() > before })
 	close(goesOn)
-	f.await(t, "the plugin to be asked again", func() bool { return f.asked(t) })
+	await.That(t, "the plugin to be asked again", func() bool { return f.asked(t) })
 	if err := f.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: request.Pod, Container: &api.Container{Id: "c1"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +223,7 @@ func TestConnectsAgainWhenTheRuntimeIsBack(t *testing.T) {
 	// It dies in the middle of a creation, and somebody else is at its socket for a
 	// moment.
 	f.rt.kill(t)
-	f.await(t, "the loss to be noticed", func() bool { return f.plugin.Connected() != nil })
+	await.That(t, "the loss to be noticed", func() bool { return f.plugin.Connected() != nil })
 	if err := os.Remove(f.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -238,7 +242,7 @@ func TestConnectsAgainWhenTheRuntimeIsBack(t *testing.T) {
 	f.rt.containers = []*api.Container{{Id: "c1", PodSandboxId: "box", Name: "main", State: api.ContainerState_CONTAINER_CREATED,
 		Annotations: map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}}}
 	f.rt.serve(t, f.socket)
-	f.await(t, "the plugin to be connected again", func() bool { return f.asked(t) })
+	await.That(t, "the plugin to be connected again", func() bool { return f.asked(t) })
 	if err := f.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: pod, Container: &api.Container{Id: "c1"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +276,10 @@ func TestWhatLacksItsDevicesDoesNotRun(t *testing.T) {
 		{Id: "podless", PodSandboxId: "gone", Name: "main", State: api.ContainerState_CONTAINER_RUNNING},
 	}}
 	f := start(t, rt, camera)
-	f.await(t, "the runtime's containers to be looked at", func() bool { return rt.lists() > 1 }) // the first time is before it is connected
+	// the first time is before it is connected
+	await.That(t, "the runtime's containers to be looked at", func() bool {
+		return rt.lists() > 1
+	})
 
 	err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: rt.containers[0]})
 	if err == nil || !strings.Contains(err.Error(), "cam-a1-0") {
@@ -299,7 +306,7 @@ func TestRuntimeCanRequireThePlugin(t *testing.T) {
 		t.Error(err)
 	}
 	f.stop()
-	f.await(t, "the runtime to see that the plugin has gone", func() bool { return request(nil) != nil })
+	await.That(t, "the runtime to see that the plugin has gone", func() bool { return request(nil) != nil })
 	if err := request(nil); !strings.Contains(err.Error(), `required plugin "kubecri" not present`) {
 		t.Error(err)
 	}
@@ -331,9 +338,9 @@ func TestNodeSaysWhetherTheRuntimeRequiresThePlugin(t *testing.T) {
 				t.Errorf("the node says %+v, want %s and %q", c, tc.status, tc.says)
 			}
 			f.rt.kill(t)
-			f.await(t, "the plugin to lose the runtime", func() bool { return f.plugin.Connected() != nil })
+			await.That(t, "the plugin to lose the runtime", func() bool { return f.plugin.Connected() != nil })
 			f.rt.serve(t, f.socket, tc.options...)
-			f.await(t, "the plugin to be connected again", func() bool { return f.plugin.Connected() == nil })
+			await.That(t, "the plugin to be connected again", func() bool { return f.plugin.Connected() == nil })
 			f.wantUnknown(t, tc.rt)
 		})
 	}

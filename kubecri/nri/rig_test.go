@@ -18,6 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/admit/admittest"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // runtime is the runtime's half of NRI as containerd has it linked in, over a real
@@ -146,7 +147,7 @@ func start(t *testing.T, rt *runtime, device devices, options ...adaptation.Opti
 	t.Helper()
 	f := newFlow(t, rt, device)
 	rt.serve(t, f.socket, options...)
-	f.await(t, "the plugin to be connected", func() bool { return f.asked(t) })
+	await.That(t, "the plugin to be connected", func() bool { return f.asked(t) })
 	return f
 }
 
@@ -160,15 +161,6 @@ func (f *flow) asked(t *testing.T) bool {
 	}
 	_, err := f.rt.CreateContainer(t.Context(), create("main", "probe", admittest.Assigned("{")))
 	return err != nil && strings.Contains(err.Error(), "is not the JSON of a PodInfo")
-}
-
-func (f *flow) await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s; connected: %v", what, f.plugin.Connected())
-		}
-	}
 }
 
 func sandbox(annotations map[string]string) *api.PodSandbox {

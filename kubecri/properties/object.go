@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // kind is Secret or ConfigMap.
@@ -52,7 +54,7 @@ type object struct {
 
 	mu          sync.Mutex
 	content     content
-	subscribers map[chan<- struct{}]bool // with room for one
+	subscribers map[wake.Signal]bool
 }
 
 func (o *object) get() content {
@@ -61,8 +63,8 @@ func (o *object) get() content {
 	return o.content
 }
 
-// subscribe has the channel say when the content has changed, until unsubscribe.
-func (o *object) subscribe(news chan<- struct{}) (unsubscribe func()) {
+// subscribe sends when the content has changed, until unsubscribe.
+func (o *object) subscribe(news wake.Signal) (unsubscribe func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.subscribers[news] = true
@@ -81,10 +83,7 @@ func (o *object) set(c content) {
 	}
 	o.content = c
 	for news := range o.subscribers {
-		select {
-		case news <- struct{}{}:
-		default: // it says so already
-		}
+		news.Send()
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // AllNamespaces among the namespaces of a Reader stands for every namespace.
@@ -69,7 +70,7 @@ func (r *Reader) Follow(ctx context.Context, namespace string, properties []v0.D
 			defer r.release(ref)
 		}
 	}
-	news := make(chan struct{}, 1)
+	news := wake.New()
 	for _, o := range objects {
 		defer o.subscribe(news)()
 	}
@@ -182,7 +183,7 @@ func (r *Reader) acquire(ref reference) *object {
 	if o == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		o = &object{reference: ref, client: r.client, stop: stop, done: make(chan struct{}),
-			subscribers: map[chan<- struct{}]bool{}}
+			subscribers: map[wake.Signal]bool{}}
 		r.objects[ref] = o
 		go func() {
 			defer close(o.done)

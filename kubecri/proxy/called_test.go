@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // Each call is counted once, with the code that the client got: forwarded,
@@ -40,7 +42,7 @@ func TestCallsAreToldOf(t *testing.T) {
 		{runtimeapi.RuntimeService_ExecSync_FullMethodName, codes.NotFound}:    1,
 	}
 	// The client has its answer before the handler has returned.
-	eventually(t, "all calls are told of", func() bool {
+	await.That(t, "all calls to be reported", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(calls) >= len(want)

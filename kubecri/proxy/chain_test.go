@@ -206,13 +206,3 @@ func (f *fakeRuntime) lastCreate() *runtimeapi.CreateContainerRequest {
 	defer f.mu.Unlock()
 	return f.create
 }
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("in a minute it did not come about that %s", what)
-		}
-	}
-}

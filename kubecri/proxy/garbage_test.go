@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // Clients that speak no CRI, however many, neither end a kubelet's connection with its calls
@@ -26,7 +28,7 @@ func TestGarbageKeepsNoKubeletOut(t *testing.T) {
 		_, err := c.runtimeClient.StopContainer(c.ctx, &runtimeapi.StopContainerRequest{})
 		stopping <- err
 	}()
-	eventually(t, "the runtime has the call", func() bool { return c.runtime.slow.Load() == 1 })
+	await.That(t, "the runtime to have the call", func() bool { return c.runtime.slow.Load() == 1 })
 	before := descriptors(t)
 	socket := filepath.Join(dir, "kubecri.sock")
 	var open [held]net.Conn // the last ones

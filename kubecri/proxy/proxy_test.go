@@ -23,6 +23,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/emptypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func TestUnaryCallsOfBothServices(t *testing.T) {
@@ -211,9 +213,9 @@ func TestCancellationReachesTheRuntimeAndLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		eventually(t, "the runtime's stream ends", func() bool { return c.runtime.streams.Load() == 0 })
+		await.That(t, "the end of the runtime's stream", func() bool { return c.runtime.streams.Load() == 0 })
 	}
-	eventually(t, "their goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	await.That(t, "the end of their goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestRuntimeAbsentThenBack(t *testing.T) {
@@ -230,9 +232,9 @@ func TestRuntimeAbsentThenBack(t *testing.T) {
 	}
 	for range 2 {
 		stop := c.runtime.serve(t, filepath.Join(dir, "runtime.sock"))
-		eventually(t, "calls pass once the runtime is back", version)
+		await.That(t, "calls to pass once the runtime is back", version)
 		stop()
-		eventually(t, "calls fail once it is gone", func() bool { return !version() })
+		await.That(t, "calls to fail once it is gone", func() bool { return !version() })
 	}
 }
 
@@ -315,7 +317,7 @@ func TestStopDrainsCallsButNotEndlessStreams(t *testing.T) {
 		_, err := c.runtimeClient.StopContainer(c.ctx, &runtimeapi.StopContainerRequest{})
 		done <- err
 	}()
-	eventually(t, "the slow call is in flight", func() bool { return c.runtime.slow.Load() == 1 })
+	await.That(t, "the slow call to be in flight", func() bool { return c.runtime.slow.Load() == 1 })
 	c.stop()
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the events stream ended with %v, want Unavailable", err)
@@ -339,7 +341,7 @@ func TestStopCutsOffAtTheDeadline(t *testing.T) {
 		_, err := c.runtimeClient.StopContainer(c.ctx, &runtimeapi.StopContainerRequest{})
 		done <- err
 	}()
-	eventually(t, "the slow call is in flight", func() bool { return c.runtime.slow.Load() == 1 })
+	await.That(t, "the slow call to be in flight", func() bool { return c.runtime.slow.Load() == 1 })
 	c.stop()
 	if err := <-done; err == nil {
 		t.Error("the call in flight went on")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -131,27 +133,17 @@ func (f *fixture) look(t *testing.T, c *runtimeapi.Container, assigned string, m
 
 func (f *fixture) wantStopped(t *testing.T, id string) {
 	t.Helper()
-	select {
-	case got := <-f.runtime.stopped:
-		if got != id {
-			t.Errorf("stopped %s, want %s", got, id)
-		}
-	case <-time.After(time.Minute):
-		t.Fatalf("waited a minute for container %s to be stopped", id)
+	if got := await.Next(t, "container "+id+" to be stopped", f.runtime.stopped); got != id {
+		t.Errorf("stopped %s, want %s", got, id)
 	}
 }
 
 func (f *fixture) wantCondition(t *testing.T, parts ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	await.That(t, fmt.Sprintf("the condition to say %q", parts), func() (bool, string) {
 		got := f.condition()
-		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(got, part) }) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for the condition to say %q, it says %q", parts, got)
-		}
-	}
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(got, part) }), got
+	})
 }
 
 // What a container has or lacks, by the annotations that CRI shows, those of its OCI spec,

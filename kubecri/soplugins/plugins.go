@@ -18,6 +18,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -81,7 +82,7 @@ type plugin struct {
 	// file is where it comes from: the .so file, or the directory of its socket.
 	file string
 	// wake, if not nil, has it asked now.
-	wake chan struct{}
+	wake wake.Signal
 
 	mu sync.Mutex
 	// own are the variables that belong to it; see Withhold.

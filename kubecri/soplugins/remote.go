@@ -10,6 +10,7 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // comesWithin is how long a plugin that is a process of its own may take to come, after it was
@@ -33,9 +34,9 @@ type Remote interface {
 
 // Add adds a plugin whose sockets are in the directory, once for each name. It returns what has
 // the plugin asked now: to be called when it has something new to say, comes or goes.
-func (p *Plugins) Add(r Remote, directory string) (wake func()) {
+func (p *Plugins) Add(r Remote, directory string) (changed func()) {
 	added := p.newPlugin(r.GetName(), directory, r)
-	added.wake = make(chan struct{}, 1)
+	added.wake = wake.New()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = append(slices.Clone(p.list), added)
@@ -43,12 +44,7 @@ func (p *Plugins) Add(r Remote, directory string) (wake func()) {
 	if p.drives != nil {
 		p.drives(added)
 	}
-	return func() {
-		select {
-		case added.wake <- struct{}{}:
-		default: // it is about to be asked
-		}
-	}
+	return added.wake.Send
 }
 
 var _ Remote = &remote.Device{}

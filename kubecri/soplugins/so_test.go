@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/plugins/load"
 	"github.com/kubeslot/kubeslot/plugins/plugintest"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // A plugin that was built and loaded as a .so file, through everything that it may
@@ -104,11 +105,7 @@ func TestSharedObject(t *testing.T) {
 	if err := os.WriteFile(release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); plugin.unavailable() != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the call that hung has ended, and the plugin still counts as hanging: ", plugin.unavailable())
-		}
-	}
+	await.That(t, "the plugin to be called again after the call that hung", plugin.unavailable)
 	if edits, err := p.Allocate(t.Context(), assigned("resource/group/fickle/0/cards"), "main"); err != nil || variable(edits[0], "FICKLE") != "0" {
 		t.Errorf("%+v, %v", edits, err)
 	}

@@ -7,32 +7,21 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/plugins/remote"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
-
-// deadline is how long a test waits for what is to happen.
-const deadline = time.Minute
-
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	var err error
-	poll := func(context.Context) (bool, error) { err = check(); return err == nil, nil }
-	if wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, deadline, true, poll) != nil {
-		t.Fatal(err)
-	}
-}
 
 // widgets serves the node's half of a plugin.
 type widgets struct {
@@ -148,31 +137,20 @@ func (s *sockets) serve(t *testing.T, w *widgets) *grpc.Server {
 
 func (s *sockets) awaitNode(t *testing.T, want ...types.ResourceName) {
 	t.Helper()
-	eventually(t, func() error {
+	await.That(t, fmt.Sprintf("the node to have %v", want), func() (bool, string) {
 		info, _ := s.NodeInfo()
-		for _, name := range want {
-			if info.Allocatable[name] != 1 {
-				return fmt.Errorf("the node has %v, want %v", info.Allocatable, want)
-			}
-		}
-		if len(info.Allocatable) != len(want) {
-			return fmt.Errorf("the node has %v, want %v", info.Allocatable, want)
-		}
-		return nil
+		lacks := slices.ContainsFunc(want, func(name types.ResourceName) bool { return info.Allocatable[name] != 1 })
+		return !lacks && len(info.Allocatable) == len(want), fmt.Sprint(info.Allocatable)
 	})
 }
 
 func (s *sockets) awaitEvent(t *testing.T, parts ...string) {
 	t.Helper()
-	select {
-	case e := <-s.events.Events:
-		for _, part := range parts {
-			if !strings.Contains(e, part) {
-				t.Errorf("event %q lacks %q", e, part)
-			}
+	e := await.Next(t, fmt.Sprintf("an event %q", parts), s.events.Events)
+	for _, part := range parts {
+		if !strings.Contains(e, part) {
+			t.Errorf("event %q lacks %q", e, part)
 		}
-	case <-time.After(deadline):
-		t.Fatalf("no event %v", parts)
 	}
 }
 
@@ -221,7 +199,7 @@ func TestSocketsRightAfterStart(t *testing.T) {
 	w := &widgets{states: make(chan *pb.NodeState, 1)}
 	w.states <- has("x")
 	s.serve(t, w) // as early as kubecri
-	eventually(t, func() error {
+	await.That(t, "an answer", func() error {
 		s.Tried(t.Context())
 		_, err := s.Allocate(t.Context(), ofPod("x"), "main")
 		return err
@@ -273,12 +251,9 @@ func TestSocketsEndlessWatch(t *testing.T) {
 		state.Allocatable[strings.Repeat("x", 60<<10)] = 1
 		return state
 	}})
-	eventually(t, func() error {
+	await.That(t, "the last state", func() (bool, string) {
 		info, _ := s.NodeInfo()
-		if n := info.Allocatable["x"]; n < 4 {
-			return fmt.Errorf("state %d", n)
-		}
-		return nil
+		return info.Allocatable["x"] >= 4, fmt.Sprint(info.Allocatable)
 	})
 	n, took := len(sent), time.Since(began)
 	if took < 700*time.Millisecond {
@@ -327,12 +302,10 @@ func TestSocketsHostileAnswers(t *testing.T) {
 			if test.answer != nil {
 				return
 			}
-			eventually(t, func() error { // the breaker says so once
+			await.That(t, "the breaker to say so once", func() (bool, string) {
 				_, err := s.Allocate(t.Context(), ofPod("x"), "main")
-				if !strings.Contains(err.Error(), "failed in its last calls: each did not return in time") {
-					return err
-				}
-				return nil
+				text := fmt.Sprint(err)
+				return strings.Contains(text, "failed in its last calls: each did not return in time"), text
 			})
 			s.awaitEvent(t, `DevicePluginFailed device plugin "widgets" failed in its last calls: each did not return in time`)
 			s.awaitNode(t, "x")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // stillFeed has no news, and describes pods of the view.
@@ -84,30 +85,23 @@ func TestTopRuns(t *testing.T) {
 		_, err := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(&screen), tea.WithWindowSize(80, 12), tea.WithEnvironment([]string{"TERM=xterm-256color"})).Run()
 		done <- err
 	}()
-	await := func(text string) {
+	shows := func(text string) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
-		for ; !strings.Contains(screen.String(), text); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("waited for %q on the screen, which is %q", text, screen.String())
-			}
-		}
+		await.That(t, "the screen to show "+text, func() (bool, string) {
+			shown := screen.String()
+			return strings.Contains(shown, text), shown
+		})
 	}
-	await("[1 Configurations]")
+	shows("[1 Configurations]")
 	if _, err := keyboard.Write([]byte("3")); err != nil {
 		t.Fatal(err)
 	}
-	await("-f30c78-0   Free")
+	shows("-f30c78-0   Free")
 	if _, err := keyboard.Write([]byte("q")); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Errorf("it ends with %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it does not end when q is pressed")
+	if err := await.Next(t, "the end after q was pressed", done); err != nil {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -45,15 +45,10 @@ func (o *output) String() string {
 // await waits until the output is this: a watch that has failed for a while is tried again after half a minute.
 func (o *output) await(t *testing.T, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	await.That(t, "the output", func() (bool, string) {
 		got := o.String()
-		if got == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the output is not as awaited (-want +got):\n%s", cmp.Diff(want, got))
-		}
-	}
+		return got == want, "(-want +got)\n" + cmp.Diff(want, got)
+	})
 }
 
 // watching runs a command that goes on until the test ends.
@@ -148,11 +143,7 @@ MODIFIED   cam-f30c78-0   Held    default/viewer   main        a      CL      60
 			o.connected = source.For(kube, akri, nil, nil, "default")
 			o.watched = func() { close(ready) }
 			out := watching(t, o, line)
-			select {
-			case <-ready:
-			case <-time.After(time.Minute):
-				t.Fatal("the command does not begin to watch")
-			}
+			await.Next(t, "the command to begin to watch", ready)
 			out.await(t, want[0])
 			if _, err := akri.KubeslotV1alpha1().SlotClaims().Create(context.Background(), yardClaim, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)

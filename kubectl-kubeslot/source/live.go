@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 // pause is how long changes are collected before they are told of.
@@ -27,8 +28,8 @@ const pause = 200 * time.Millisecond
 type Live struct {
 	kinds   []*liveKind
 	missing []string
-	dirty   chan struct{}
-	changed chan struct{}
+	dirty   wake.Signal
+	changed wake.Signal
 
 	mu      sync.Mutex // serializes Objects
 	objects view.Objects
@@ -94,7 +95,7 @@ func (s *Source) Watch(ctx context.Context) (*Live, error) {
 // cannot be reached, it keeps what was read last, and Err says so.
 func (s *Source) Follow(ctx context.Context, reach Reach) (*Live, error) {
 	kinds := s.kinds()
-	l := &Live{dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1), held: map[types.UID]heldBy{}}
+	l := &Live{dirty: wake.New(), changed: wake.New(), held: map[types.UID]heldBy{}}
 	var synced []cache.InformerSynced
 	for i := range kinds {
 		k := &liveKind{kind: kinds[i]}
@@ -112,7 +113,7 @@ func (s *Source) Follow(ctx context.Context, reach Reach) (*Live, error) {
 		}
 		mark := func() {
 			k.changed.Store(true)
-			l.mark()
+			l.dirty.Send()
 		}
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { mark() }, UpdateFunc: func(any, any) { mark() }, DeleteFunc: func(any) { mark() },
@@ -146,7 +147,7 @@ func (l *Live) follow(k *liveKind, namespace string, client any) cache.ListerWat
 			err = fmt.Errorf("%s: %w", k.resource, err)
 		}
 		if before := k.err.Swap(&err); before != nil && (*before == nil) != (err == nil) || before == nil && err != nil {
-			l.mark()
+			l.dirty.Send()
 		}
 	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -178,13 +179,6 @@ func (l *Live) Err() error {
 	return nil
 }
 
-func (l *Live) mark() {
-	select {
-	case l.dirty <- struct{}{}:
-	default:
-	}
-}
-
 // tell passes on that there are changes, at most once in a pause.
 func (l *Live) tell(ctx context.Context) {
 	for {
@@ -200,10 +194,7 @@ func (l *Live) tell(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		select {
-		case l.changed <- struct{}{}:
-		default:
-		}
+		l.changed.Send()
 	}
 }
 

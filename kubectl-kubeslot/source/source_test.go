@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	akrifake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
@@ -137,17 +137,6 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// awaited waits until the condition holds: a watch that has failed for a while is tried again after half a
-// minute.
-func awaited(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
-}
-
 func TestLive(t *testing.T) {
 	kube, akri := kubefake.NewClientset(pod("default", "a")), akrifake.NewSimpleClientset()
 	var down atomic.Bool
@@ -179,8 +168,8 @@ func TestLive(t *testing.T) {
 	if _, err := kube.CoreV1().Pods("default").Create(t.Context(), noisy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaited(t, "the second pod", func() bool { return len(live.Objects().Pods) == 2 })
-	awaited(t, "Changed to tell of it", func() bool {
+	await.That(t, "the second pod", func() bool { return len(live.Objects().Pods) == 2 })
+	await.That(t, "Changed to tell of it", func() bool {
 		select {
 		case <-live.Changed():
 			return true
@@ -199,9 +188,9 @@ func TestLive(t *testing.T) {
 
 	down.Store(true)
 	(<-broken).Stop()
-	awaited(t, "the error of the watch", func() bool { return apierrors.IsUnauthorized(live.Err()) })
+	await.That(t, "the error of the watch", func() bool { return apierrors.IsUnauthorized(live.Err()) })
 	down.Store(false)
-	awaited(t, "the error to end", func() bool { return live.Err() == nil })
+	await.That(t, "the error to end", func() bool { return live.Err() == nil })
 }
 
 // Users have the same Reach when they may list the same objects, and only then; one whose

@@ -14,6 +14,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // Updates that are kept are bounded by their size, too; the last is kept whatever it is.
@@ -61,22 +62,20 @@ func TestTimeThatPassesInAPause(t *testing.T) {
 	}()
 	const rounds = 5
 	for i := range rounds {
-		awaitCondition(t, fmt.Sprint("the Hub to pause, in round ", i),
+		await.That(t, fmt.Sprint("the Hub to pause, in round ", i),
 			func() bool { return live.reads.Load() == int32(i+1) && c.Waiters() == 1 })
 		stepped := make(chan struct{})
 		go func() {
 			defer close(stepped)
 			c.Step(again)
 		}()
-		select {
-		case <-stepped:
-		case <-time.After(time.Minute):
-			t.Fatal("the clock stands still: nobody takes what the timer sends")
-		}
-		awaitCondition(t, fmt.Sprint("the Hub to wait for its timer alone, in round ", i), func() bool { return c.Waiters() == 1 })
+		await.Next(t, "somebody to take what the timer sends", stepped)
+		await.That(t, fmt.Sprint("the Hub to wait for its timer alone, in round ", i), func() bool {
+			return c.Waiters() == 1
+		})
 		live.change(func(*view.Objects) {})
 	}
-	awaitCondition(t, "the Hub to pause",
+	await.That(t, "the Hub to pause",
 		func() bool { return live.reads.Load() > rounds && c.Waiters() == 1 })
 	if reads := live.reads.Load(); reads != rounds+1 {
 		t.Errorf("it has read the objects %d times for %d changes, want once for each and at first", reads, rounds)

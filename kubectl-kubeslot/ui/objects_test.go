@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // reads is how many caches there are.
@@ -62,16 +64,16 @@ func TestTokensAreUsedForTheirSessionsAlone(t *testing.T) {
 	watches := func(token string, want int) func() bool {
 		return func() bool { return api.counted(api.open, token) == want }
 	}
-	awaitCondition(t, "the watches of the first", watches("admins", kinds))
+	await.That(t, "the watches of the first", watches("admins", kinds))
 	if _, err := admin.Post(server.URL+"/logout", "", nil); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(t, "the watches of the first to end", watches("admins", 0))
-	awaitCondition(t, "those of the second to begin", watches("auditors", kinds))
+	await.That(t, "the watches of the first to end", watches("admins", 0))
+	await.That(t, "those of the second to begin", watches("auditors", kinds))
 	if _, err := auditor.Post(server.URL+"/logout", "", nil); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(t, "all watches to end", watches("auditors", 0))
+	await.That(t, "all watches to end", watches("auditors", 0))
 	if got := sessions.reads(); got != 0 {
 		t.Errorf("%d caches are left of nobody", got)
 	}
@@ -95,13 +97,13 @@ func TestSharingEndsWithThePermission(t *testing.T) {
 			admin, auditor := client(t, server), client(t, server)
 			login(t, admin, server, "admins", "")
 			login(t, auditor, server, "auditors", "")
-			streamOf(t, admin, server)
-			_, lines := streamOf(t, auditor, server)
+			streamOf(t, admin, server.URL)
+			_, lines := streamOf(t, auditor, server.URL)
 			// Each session waits for its ticker, and their Hub for the end of its pause.
-			awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 3 })
+			await.That(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 3 })
 			api.change(func() { withdraw(api) })
 			c.Step(check)
-			awaitCondition(t, "the session to end, and the other's to stay",
+			await.That(t, "the session to end, and the other's to stay",
 				func() bool { return sessions.sessions() == 1 })
 			for lines.Scan() { // it is closed
 			}
@@ -132,13 +134,13 @@ func TestATokenThatIsRefusedIsNotUsed(t *testing.T) {
 		}
 		return nil
 	}()
-	awaitCondition(t, "the error of the watches", func() bool { return shared.live.Err() != nil })
+	await.That(t, "the error of the watches", func() bool { return shared.live.Err() != nil })
 	if text := shared.live.Err().Error(); strings.Contains(text, "listers") {
 		t.Errorf("users who share are shown %s, which names another", text)
 	}
 	login(t, admin, server, "admins", "")
-	awaitCondition(t, "the watches of who may watch", func() bool { return api.counted(api.open, "admins") == kinds })
-	awaitCondition(t, "the objects to be up to date", func() bool { return shared.live.Err() == nil })
+	await.That(t, "the watches of who may watch", func() bool { return api.counted(api.open, "admins") == kinds })
+	await.That(t, "the objects to be up to date", func() bool { return shared.live.Err() == nil })
 }
 
 // One user has a few sessions, and cannot take those of others.
@@ -151,7 +153,7 @@ func TestSessionsOfAUserAreBounded(t *testing.T) {
 	stream := func(token string) *bufio.Scanner {
 		c := client(t, server)
 		login(t, c, server, token, "")
-		_, lines := streamOf(t, c, server)
+		_, lines := streamOf(t, c, server.URL)
 		return lines
 	}
 	for _, token := range []string{"first", "second", "third"} {

@@ -10,47 +10,56 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/utils/clock"
 )
 
 // A stream of updates lives longer than the server's timeouts.
 func TestStreamsOutliveTimeouts(t *testing.T) {
-	const timeout = time.Second // long enough for the handshake of a busy machine
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			c := small(t, time.Now())
-			hub := NewHub(c, clock.RealClock{})
-			go hub.Run(ctx)
-			all := &viewer{Hub: hub, events: noEvents}
-			server := httptest.NewUnstartedServer(nil)
-			server.Config = NewServer(ctx, routes(func(http.ResponseWriter, *http.Request) *viewer { return all }))
-			if server.Config.ReadTimeout == 0 || server.Config.WriteTimeout == 0 {
-				t.Error("a slow client is waited for without end")
-			}
-			server.Config.ReadTimeout, server.Config.WriteTimeout, server.EnableHTTP2 = timeout, timeout, http2
-			server.StartTLS()
-			defer server.Close()
-			defer cancel() // before it: it waits for the streams
-
-			began := time.Now()
-			response, lines := streamOf(t, server.Client(), server)
-			if response.Proto != name {
-				t.Fatalf("it is served with %s", response.Proto)
-			}
-			for i := 0; time.Since(began) < 2*timeout; i++ {
-				what := fmt.Sprint("failure ", i, ".")
-				c.fail(errors.New(what))
-				for !strings.Contains(lines.Text(), what) {
-					if !lines.Scan() {
-						t.Fatalf("the stream ends after %v: %v", time.Since(began), lines.Err())
-					}
-				}
-			}
+			synctest.Test(t, func(t *testing.T) { streamOutlivesTimeouts(t, name, http2) })
 		})
+	}
+}
+
+func streamOutlivesTimeouts(t *testing.T, name string, http2 bool) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := small(t, time.Now())
+	hub := NewHub(c, clock.RealClock{})
+	go hub.Run(ctx)
+	all := &viewer{Hub: hub, events: noEvents}
+	server := NewServer(ctx, routes(func(http.ResponseWriter, *http.Request) *viewer { return all }))
+	if server.ReadTimeout == 0 || server.WriteTimeout == 0 {
+		t.Error("a slow client is waited for without end")
+	}
+	server.Protocols = &http.Protocols{}
+	server.Protocols.SetHTTP1(!http2)
+	server.Protocols.SetUnencryptedHTTP2(http2)
+	listener := bufconn.Listen(1 << 20)
+	go server.Serve(listener)
+	defer server.Close()
+	defer cancel() // before it: it waits for the streams
+	transport := &http.Transport{Protocols: server.Protocols,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.DialContext(ctx) }}
+
+	began := time.Now()
+	response, lines := streamOf(t, &http.Client{Transport: transport}, "http://page")
+	if response.Proto != name {
+		t.Fatalf("it is served with %s", response.Proto)
+	}
+	for i := 0; time.Since(began) < 2*(server.ReadTimeout+server.WriteTimeout); i++ {
+		time.Sleep(server.ReadTimeout / 4)
+		what := fmt.Sprint("failure ", i, ".")
+		c.fail(errors.New(what))
+		for !strings.Contains(lines.Text(), what) {
+			if !lines.Scan() {
+				t.Fatalf("the stream ends after %v: %v", time.Since(began), lines.Err())
+			}
+		}
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // apiServer is as much of one as a session needs: users by token, who see the pods of
@@ -246,15 +248,6 @@ func (s *Sessions) sessions() int {
 	return len(s.all)
 }
 
-func awaitCondition(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
-}
-
 func body(t *testing.T, response *http.Response) string {
 	t.Helper()
 	defer response.Body.Close()
@@ -266,9 +259,9 @@ func body(t *testing.T, response *http.Response) string {
 }
 
 // streamOf opens the stream of updates, and returns it when the first has come.
-func streamOf(t *testing.T, c *http.Client, server *httptest.Server) (*http.Response, *bufio.Scanner) {
+func streamOf(t *testing.T, c *http.Client, page string) (*http.Response, *bufio.Scanner) {
 	t.Helper()
-	response, err := c.Get(server.URL + "/api/updates")
+	response, err := c.Get(page + "/api/updates")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,12 +314,12 @@ func TestSessionsEndWhenPermissionsShrink(t *testing.T) {
 	sessions, server := sessionsOf(t, api, 10, c)
 	admin := client(t, server)
 	login(t, admin, server, "admins", "")
-	_, lines := streamOf(t, admin, server)
-	awaitCondition(t, "the session to wait for the clock", func() bool { return c.Waiters() >= 2 })
+	_, lines := streamOf(t, admin, server.URL)
+	await.That(t, "the session to wait for the clock", func() bool { return c.Waiters() >= 2 })
 	api.mu.Lock()
 	api.users["admins"] = "alice"
 	api.mu.Unlock()
-	awaitCondition(t, "the session to end", func() bool {
+	await.That(t, "the session to end", func() bool {
 		c.Step(check)
 		return sessions.sessions() == 0
 	})
@@ -357,14 +350,16 @@ func TestSessionsEnd(t *testing.T) {
 		}
 	}
 	// Of each session the guard and the Hub wait for it.
-	awaitCondition(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 4 })
+	await.That(t, "both sessions to wait for the clock", func() bool { return c.Waiters() >= 4 })
 	c.Step(idle + check)
-	awaitCondition(t, "the session that nobody looks at to end, and the other to stay", func() bool { return sessions.sessions() == 1 })
+	await.That(t, "the session that nobody looks at to end, and the other to stay", func() bool {
+		return sessions.sessions() == 1
+	})
 	if code, _ := firstUpdate(t, admin, server); code != http.StatusOK {
 		t.Errorf("the session with an open page answers %d", code)
 	}
 	api.revoke("admins")
-	awaitCondition(t, "the page of the revoked token to be closed", func() bool {
+	await.That(t, "the page of the revoked token to be closed", func() bool {
 		c.Step(check)
 		return sessions.sessions() == 0
 	})

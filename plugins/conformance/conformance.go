@@ -55,6 +55,7 @@ func (s Skipped) Error() string { return string(s) }
 // target is the server that is checked.
 type target struct {
 	ctx          context.Context // of the run
+	quick, slow  time.Duration   // deadlines
 	socket       string
 	info         *registration.PluginInfo // nil until it could be read
 	registration registration.RegistrationClient
@@ -70,7 +71,12 @@ type target struct {
 // Run makes the checks of registration and of the half that the server says it is, and reports each
 // one's result. It returns whether none failed.
 func Run(ctx context.Context, socket string, report func(Result)) bool {
-	t, passed := &target{ctx: ctx, socket: socket}, true
+	return run(&target{ctx: ctx, quick: quick, slow: slow, socket: socket}, report)
+}
+
+// run is Run with other deadlines.
+func run(t *target, report func(Result)) (passed bool) {
+	passed = true
 	t.resource, t.assignment = sync.OnceValue(t.findResource), sync.OnceValue(t.findAssignment)
 	check := func(checks ...Check) {
 		for _, c := range checks {

@@ -20,15 +20,23 @@ import (
 
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/plugins/server"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/npm"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
-// results runs all checks and returns the names of those that failed and that were skipped.
+// results runs all checks and returns the names of those that failed and that were skipped. What keeps the rules is in
+// time, however slow the machine is.
 func results(t *testing.T, socket string) (failed, skip []string) {
 	t.Helper()
-	Run(t.Context(), socket, func(r Result) {
+	return resultsIn(t, await.Patience, socket)
+}
+
+// resultsIn is results with that as the first deadline.
+func resultsIn(t *testing.T, quick time.Duration, socket string) (failed, skip []string) {
+	t.Helper()
+	run(&target{ctx: t.Context(), quick: quick, slow: await.Patience, socket: socket}, func(r Result) {
 		switch {
 		case r.Err != nil:
 			t.Logf("%s: %v", r.Name, r.Err)
@@ -91,14 +99,7 @@ func expect(t *testing.T, folder string, skipped map[string][]string) {
 	t.Helper()
 	for _, half := range []string{"device", "scheduler"} {
 		socket := filepath.Join(folder, half, "widget.sock")
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			if _, err := os.Stat(socket); err == nil {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatal("no socket", socket)
-			}
-		}
+		await.That(t, "the socket", func() error { _, err := os.Stat(socket); return err })
 		failed, skip := results(t, socket)
 		if len(failed) > 0 || !slices.Equal(skip, skipped[half]) {
 			t.Errorf("%s: failed: %q; skipped: %q, want %q", half, failed, skip, skipped[half])
@@ -195,6 +196,8 @@ func refuse(int64, any) error { return status.Error(codes.FailedPrecondition, "n
 func TestBrokenRules(t *testing.T) {
 	type info = *registration.PluginInfo
 	type state = *pb.NodeState
+	const soon = 2 * time.Second // the deadline where a server is late
+	late := func() { time.Sleep(soon + soon/4) }
 	for name, tc := range map[string]struct {
 		half   string
 		method string
@@ -235,7 +238,7 @@ func TestBrokenRules(t *testing.T) {
 		"claims cpu": {"device", "Watch", set(func(_ int64, r state) {
 			r.KubeCapacity["cpu"] = 1
 		}), allOfState},
-		"late":           {"device", "Watch", set(func(int64, state) { time.Sleep(quick + quick/4) }), allOfState},
+		"late":           {"device", "Watch", set(func(int64, state) { late() }), allOfState},
 		"changing state": {"device", "Watch", set(func(n int64, r state) { r.Capacity["x"] = n }), "watch again"},
 		"gives to all": {"device", "Allocate", set(func(_ int64, r *pb.DeviceAllocateResponse) {
 			r.Env = map[string]string{"A": "B"}
@@ -289,7 +292,7 @@ func TestBrokenRules(t *testing.T) {
 		}), "allocate again"},
 		"slow": {"scheduler", "Fit", set(func(_ int64, r *pb.FitResponse) {
 			if len(r.Verdicts) == chunk {
-				time.Sleep(quick + quick/4)
+				late()
 			}
 		}), "fit 5,000 nodes"},
 		"invents a verdict": {"scheduler", "Fit", set(func(_ int64, r *pb.FitResponse) {
@@ -303,7 +306,11 @@ func TestBrokenRules(t *testing.T) {
 			if tc.half == "scheduler" {
 				p = server.Scheduler(widget.Scheduler{}, string(widget.Resource))
 			}
-			failed, _ := results(t, broken(t, p, tc.method, tc.alter))
+			quick := await.Patience
+			if name == "late" || name == "slow" {
+				quick = soon
+			}
+			failed, _ := resultsIn(t, quick, broken(t, p, tc.method, tc.alter))
 			if got := strings.Join(failed, ", "); got != tc.failed {
 				t.Errorf("failed: %s; want %s", got, tc.failed)
 			}

@@ -52,7 +52,7 @@ var deviceHalf = []Check{
 }
 
 func ownVariables(t *target) {
-	got := optional(try(t.ctx, quick, t.device.OwnVariables, &pb.OwnVariablesRequest{}))
+	got := optional(try(t.ctx, t.quick, t.device.OwnVariables, &pb.OwnVariablesRequest{}))
 	for name := range got.GetVariables() {
 		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
 			fail("%q is no name of a variable: %s", name, strings.Join(problems, "; "))
@@ -62,7 +62,7 @@ func ownVariables(t *target) {
 
 func allocateNothing(t *target) {
 	other := map[string]string{"example.com/another-plugins": "example.com/another-plugins-0"}
-	if got := call(t, slow, t.device.Allocate, allocation(other)); proto.Size(got) > 0 {
+	if got := call(t, t.slow, t.device.Allocate, allocation(other)); proto.Size(got) > 0 {
 		fail("it gave %v", got)
 	}
 }
@@ -72,7 +72,7 @@ func sameAllocation(repeat func(func())) func(*target) {
 	return func(t *target) {
 		assigned := t.assignment()
 		same(func() *pb.DeviceAllocateResponse {
-			got := call(t, slow, t.device.Allocate, allocation(assigned))
+			got := call(t, t.slow, t.device.Allocate, allocation(assigned))
 			if proto.Size(got) == 0 {
 				fail("the container was assigned %v and gets nothing", slices.Sorted(maps.Keys(assigned)))
 			}
@@ -83,7 +83,7 @@ func sameAllocation(repeat func(func())) func(*target) {
 
 // refuses returns a check that Allocate refuses the request.
 func refuses(r *pb.DeviceAllocateRequest) func(*target) {
-	return func(t *target) { t.refused(try(t.ctx, slow, t.device.Allocate, r)) }
+	return func(t *target) { t.refused(try(t.ctx, t.slow, t.device.Allocate, r)) }
 }
 
 // allocateMissing asks for resources named as others, resource/group/<kind>/<index>/<kind>/<index>/<leaf>,
@@ -102,11 +102,11 @@ func allocateMissing(t *target) {
 
 func allocateCancelled(t *target) {
 	cancelled(t, t.device.Allocate, allocation(nil))
-	call(t, slow, t.device.Allocate, allocation(nil))
+	call(t, t.slow, t.device.Allocate, allocation(nil))
 }
 
 func held(t *target) {
-	ctx, cancel := context.WithTimeout(t.ctx, slow)
+	ctx, cancel := context.WithTimeout(t.ctx, t.slow)
 	defer cancel()
 	stream := must(t.device.Held(ctx))
 	holder := &pb.Holder{Namespace: "default", Pod: "conformance", Uid: "1", Container: container}
@@ -128,11 +128,11 @@ func allocation(assigned map[string]string) *pb.DeviceAllocateRequest {
 
 // state returns the first state that Watch sends, which must be valid.
 func (t *target) state() *pb.NodeState {
-	ctx, cancel := context.WithTimeout(t.ctx, quick)
+	ctx, cancel := context.WithTimeout(t.ctx, t.quick)
 	defer cancel()
 	s, err := must(t.device.Watch(ctx, &pb.WatchRequest{})).Recv()
 	if err != nil {
-		fail("no state within %s: %w", quick, err)
+		fail("no state within %s: %w", t.quick, err)
 	}
 	for _, p := range [][2]map[string]int64{{s.GetCapacity(), s.GetAllocatable()},
 		{s.GetKubeCapacity(), s.GetKubeAllocatable()}} {

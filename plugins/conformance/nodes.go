@@ -20,11 +20,12 @@ type session struct {
 	stream   pb.DeviceScheduler_NodesClient
 	revision int64
 	end      func()
+	slow     time.Duration // the deadline of an acknowledgement
 }
 
 func (t *target) open() *session {
 	ctx, cancel := context.WithCancel(t.ctx)
-	return &session{id: "conformance-" + rand.Text(), stream: must(t.scheduler.Nodes(ctx)), end: cancel}
+	return &session{id: "conformance-" + rand.Text(), stream: must(t.scheduler.Nodes(ctx)), end: cancel, slow: t.slow}
 }
 
 // send sends a message and returns when it is acknowledged.
@@ -32,12 +33,12 @@ func (s *session) send(r *pb.NodesRequest) {
 	s.revision++
 	r.Session, r.Revision = s.id, s.revision
 	_ = s.stream.Send(r) // if it fails, Recv says why
-	late := time.AfterFunc(slow, s.end)
+	late := time.AfterFunc(s.slow, s.end)
 	defer late.Stop()
 	got, err := s.stream.Recv()
 	switch {
 	case err != nil:
-		fail("message %d is not acknowledged within %s: %w", s.revision, slow, err)
+		fail("message %d is not acknowledged within %s: %w", s.revision, s.slow, err)
 	case got.GetRevision() != s.revision:
 		fail("message %d is acknowledged as %d", s.revision, got.GetRevision())
 	}

@@ -23,7 +23,7 @@ var registered = Check{"registration", "GetInfo says name, half and v1alpha1, tw
 var bothHalves = []Check{
 	{"status", "NotifyStatus is answered", "otherwise the plugin's log does not say why it was refused",
 		func(t *target) {
-			optional(try(t.ctx, quick, t.registration.NotifyStatus, &registration.Status{Version: pb.Version}))
+			optional(try(t.ctx, t.quick, t.registration.NotifyStatus, &registration.Status{Version: pb.Version}))
 		}},
 	{"start twice", "Start succeeds, and again", "it is called first after each connection, and hosts are restarted",
 		func(t *target) { t.start(); t.start() }},
@@ -35,7 +35,7 @@ func register(t *target) {
 	wait, cancel := context.WithTimeout(t.ctx, connectTimeout)
 	defer cancel()
 	info := must(t.registration.GetInfo(wait, &registration.GetInfoRequest{}, grpc.WaitForReady(true)))
-	again := call(t, quick, t.registration.GetInfo, &registration.GetInfoRequest{})
+	again := call(t, t.quick, t.registration.GetInfo, &registration.GetInfoRequest{})
 	switch {
 	case !proto.Equal(info, again):
 		fail("it says %v, then %v", info, again)
@@ -60,10 +60,10 @@ func (t *target) dial(name string) *grpc.ClientConn {
 // start calls the half's Start.
 func (t *target) start() {
 	if t.info.GetHalf() == registration.Half_SCHEDULER {
-		call(t, slow, t.scheduler.Start, &pb.SchedulerStartRequest{})
+		call(t, t.slow, t.scheduler.Start, &pb.SchedulerStartRequest{})
 		return
 	}
-	_, err := try(t.ctx, slow, t.device.Start, &pb.DeviceStartRequest{Node: node})
+	_, err := try(t.ctx, t.slow, t.device.Start, &pb.DeviceStartRequest{Node: node})
 	if status.Code(err) != codes.Unimplemented {
 		ensure(err)
 	}

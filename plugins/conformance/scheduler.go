@@ -35,7 +35,7 @@ var schedulerHalf = []Check{
 
 func nodeUnknown(t *target) {
 	for _, session := range []string{"", "conformance-unknown"} {
-		t.refused(try(t.ctx, quick, t.scheduler.Fit,
+		t.refused(try(t.ctx, t.quick, t.scheduler.Fit,
 			&pb.FitRequest{Pod: t.podWith(1), Session: session, Names: []string{"unknown"}}))
 	}
 }
@@ -51,7 +51,7 @@ func sameFit(repeat func(func())) func(*target) {
 func fitBadRequests(t *target) {
 	for _, n := range []int64{-1, 1 << 62} {
 		request := &pb.FitRequest{Pod: t.podWith(n), Nodes: t.someNodes()}
-		if got, err := try(t.ctx, quick, t.scheduler.Fit, request); err != nil {
+		if got, err := try(t.ctx, t.quick, t.scheduler.Fit, request); err != nil {
 			t.refused(got, err)
 		} else {
 			valid(request, got)
@@ -60,7 +60,7 @@ func fitBadRequests(t *target) {
 }
 
 func fitEmptyRequest(t *target) {
-	got, err := try(t.ctx, quick, t.scheduler.Fit, &pb.FitRequest{})
+	got, err := try(t.ctx, t.quick, t.scheduler.Fit, &pb.FitRequest{})
 	switch {
 	case err != nil:
 		t.refused(got, err)
@@ -82,7 +82,7 @@ func allocateAgain(t *target) {
 		ensure(Skipped("a pod that requests 1 of " + t.resource() + " does not fit a node that has 4: " +
 			fit.GetReasons()[0].GetText()))
 	}
-	got := same(func() *pb.AllocateResponse { return call(t, quick, t.scheduler.Allocate, request) }, times(1))
+	got := same(func() *pb.AllocateResponse { return call(t, t.quick, t.scheduler.Allocate, request) }, times(1))
 	must(got.GetChanges().ChangeIn(request.GetPod().Info()))
 }
 
@@ -102,14 +102,14 @@ func (t *target) someNodes() []*pb.NodeInfo {
 
 // findResource returns a resource that the plugin answers for.
 func (t *target) findResource() string {
-	got := call(t, quick, t.scheduler.Start, &pb.SchedulerStartRequest{})
+	got := call(t, t.quick, t.scheduler.Start, &pb.SchedulerStartRequest{})
 	ensure(got.Check())
 	return strings.ReplaceAll(got.GetResources()[0], "*", "conformance")
 }
 
 // fit returns the verdicts, which must be valid.
 func (t *target) fit(r *pb.FitRequest) *pb.FitResponse {
-	got := call(t, quick, t.scheduler.Fit, r)
+	got := call(t, t.quick, t.scheduler.Fit, r)
 	valid(r, got)
 	return got
 }

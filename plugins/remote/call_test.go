@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/contain"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -48,7 +49,7 @@ func TestCallErrors(t *testing.T) {
 			serve(t, s, "a.sock", &plugin{allocate: tc.allocate})
 			p := awaitReady(t, s, "widget")
 			if tc.timeout == 0 {
-				tc.timeout = deadline
+				tc.timeout = await.Patience
 			}
 			_, err := ask(p, tc.timeout)
 			if err == nil || !strings.HasPrefix(err.Error(), `plugin "widget" failed in Allocate: `) ||
@@ -107,18 +108,16 @@ func TestPaused(t *testing.T) {
 		t.Fatalf("Unavailable() = %v, Away() = %v", err, p.Away())
 	}
 	// The pause may be over already where the machine is busy: then a call tries, and the next pause is longer.
-	eventually(t, func() error {
+	await.That(t, "a pause", func() (bool, string) {
 		_, err := ask(p, 20*time.Millisecond)
-		if err == nil || !strings.Contains(err.Error(), "failed in its last calls: each did not return in time") {
-			return fmt.Errorf("Call() = %v in a pause", err)
-		}
-		return nil
+		text := fmt.Sprint(err)
+		return strings.Contains(text, "failed in its last calls: each did not return in time"), text
 	})
 	for p.Unavailable() != nil { // once the pause is over
 		<-changed
 	}
 	close(answer)
-	if mark, err := ask(p, deadline); mark != "again" {
+	if mark, err := ask(p, await.Patience); mark != "again" {
 		t.Fatalf("Call() = %v", err)
 	}
 	for err := <-changed; err != nil || len(changed) > 0; err = <-changed {
@@ -142,16 +141,15 @@ func TestCallersDeadline(t *testing.T) {
 		})
 	}
 	for range 2 * breakAfter {
-		if err := call(time.Millisecond, deadline); errors.Is(err, contain.ErrTimeout) || p.Unavailable() != nil {
+		if err := call(time.Millisecond, await.Patience); errors.Is(err, contain.ErrTimeout) || p.Unavailable() != nil {
 			t.Fatalf("Call() = %v, Unavailable() = %v", err, p.Unavailable())
 		}
 	}
 	for range breakAfter {
-		eventually(t, func() error { // where the machine is busy, a call may have too little of its time
-			if err := call(20*time.Millisecond, 21*time.Millisecond); !errors.Is(err, contain.ErrTimeout) {
-				return fmt.Errorf("Call() = %v", err)
-			}
-			return nil
+		// Where the machine is busy, a call may have too little of its time.
+		await.That(t, "a timeout", func() (bool, string) {
+			err := call(20*time.Millisecond, 21*time.Millisecond)
+			return errors.Is(err, contain.ErrTimeout), fmt.Sprint(err)
 		})
 	}
 	if p.Unavailable() == nil {

@@ -11,29 +11,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
-
-// deadline is how long a test waits for what is to happen.
-const deadline = time.Minute
-
-// eventually waits until there is no error.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	var err error
-	if wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, deadline, true,
-		func(context.Context) (bool, error) {
-			err = check()
-			return err == nil, nil
-		}) != nil {
-		t.Fatal(err)
-	}
-}
 
 // tempFolder is one whose paths are short enough for sockets.
 func tempFolder(t *testing.T) string {
@@ -131,11 +115,9 @@ func runLogged(t *testing.T, with setup) (s *Sockets, log func() string) {
 // awaitLog waits until the text is logged.
 func awaitLog(t *testing.T, log func() string, text string) {
 	t.Helper()
-	eventually(t, func() error {
-		if !strings.Contains(strings.ReplaceAll(log(), `\"`, `"`), text) {
-			return fmt.Errorf("not logged: %s; but:\n%.5000s", text, log())
-		}
-		return nil
+	await.That(t, "the log to say "+text, func() (bool, string) {
+		logged := log()
+		return strings.Contains(strings.ReplaceAll(logged, `\"`, `"`), text), fmt.Sprintf("%.5000s", logged)
 	})
 }
 
@@ -220,7 +202,7 @@ func ask(p *Plugin, timeout time.Duration) (mark string, err error) {
 func awaitReady(t *testing.T, s *Sockets, name string) *Plugin {
 	t.Helper()
 	var found *Plugin
-	eventually(t, func() error {
+	await.That(t, "plugin "+name+" to be ready", func() error {
 		for _, p := range s.Plugins() {
 			if p.Name() == name {
 				found = p

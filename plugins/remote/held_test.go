@@ -7,13 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/testing/protocmp"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
@@ -127,7 +127,7 @@ func runDevices(t *testing.T) *deviceRig {
 	t.Helper()
 	r := &deviceRig{}
 	var err error
-	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a", Timeout: deadline,
+	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a", Timeout: await.Patience,
 		Added: func(*Device) func() { return func() {} },
 		Holders: func() ([]Holder, bool) {
 			r.mu.Lock()
@@ -156,13 +156,7 @@ func (r *deviceRig) serve(t *testing.T, name string, k *keeper) *grpc.Server {
 
 func (k *keeper) next(t *testing.T) *pb.HeldRequest {
 	t.Helper()
-	select {
-	case r := <-k.held:
-		return r
-	case <-time.After(deadline):
-		t.Fatal("nothing is sent")
-		return nil
-	}
+	return await.Next(t, "what is sent", k.held)
 }
 
 // A plugin gets the full set when it is connected, once that is known, then what changes, and again
@@ -187,12 +181,7 @@ func TestHeld(t *testing.T) {
 	if got := k.next(t); got != nil {
 		t.Errorf("nothing changed, and %v is sent", got)
 	}
-	eventually(t, func() error {
-		if p.Away() == nil {
-			return fmt.Errorf("it is not away")
-		}
-		return nil
-	})
+	await.That(t, "it to be away", func() bool { return p.Away() != nil })
 	r.set(true)
 	r.serve(t, "a.sock", k)
 	if got := k.next(t); len(got.GetHolders())+len(got.GetReleased()) != 0 {

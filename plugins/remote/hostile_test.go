@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -97,7 +98,7 @@ func TestEndlessStream(t *testing.T) {
 				awaitLog(t, log, `plugin "a.sock" failed in GetInfo`)
 				return
 			}
-			_, err := ask(awaitReady(t, s, "widget"), deadline)
+			_, err := ask(awaitReady(t, s, "widget"), await.Patience)
 			if err == nil || len(err.Error()) > 2*maxErrorBytes {
 				t.Errorf("Call() = %v", err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/types/contain"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // one before. It is safe for concurrent use.
 type session struct {
 	id   string
-	wake chan struct{} // has an entry when there may be something to send
+	wake wake.Signal // has an entry when there may be something to send
 
 	mu sync.Mutex
 	// waiting are nodes that have changed since they were sent: one entry a node. sending are those of
@@ -77,7 +78,7 @@ func (s *Scheduler) sendNodes(ctx context.Context, server *Server, ready func())
 func (s *Scheduler) begin() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	session := &session{id: string(uuid.NewUUID()), wake: make(chan struct{}, 1), waiting: maps.Clone(s.nodes),
+	session := &session{id: string(uuid.NewUUID()), wake: wake.New(), waiting: maps.Clone(s.nodes),
 		has: map[string]*host.Node{}}
 	s.sessions[session] = true
 	return session
@@ -88,16 +89,9 @@ func (s *session) set(n *host.Node) {
 	defer s.mu.Unlock()
 	if name := n.Name(); n.Known() || s.has[name] != nil || s.sending[name] != nil {
 		s.waiting[name] = n
-		s.poke()
+		s.wake.Send()
 	} else {
 		delete(s.waiting, name) // the plugin never had it
-	}
-}
-
-func (s *session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -171,7 +165,7 @@ func (s *session) apply(revision int64) error {
 	}
 	maps.Copy(s.has, s.sending)
 	s.sending = nil
-	s.poke()
+	s.wake.Send()
 	return nil
 }
 
@@ -192,5 +186,5 @@ func (s *session) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking--
-	s.poke()
+	s.wake.Send()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
@@ -118,12 +119,7 @@ func TestKilled(t *testing.T) {
 		if pod, err := r.host.Allocate(r.host.Node("0"), gadgets(2)); err == nil {
 			t.Errorf("a dead plugin allocated %v", pod)
 		}
-		eventually(t, func() error {
-			if r.plugin.Away() == nil {
-				return errors.New("a plugin that was killed is not away")
-			}
-			return nil
-		})
+		await.That(t, "the plugin that was killed to be away", func() bool { return r.plugin.Away() != nil })
 		fit, reasons := r.fits(3, 2)
 		if fit != 0 || reasons[0].Fault.Kind != host.Away ||
 			!strings.Contains(reasons[0].Text, `plugin "gadget" is away since`) {
@@ -177,13 +173,7 @@ func TestLies(t *testing.T) {
 func TestLiesAboutNodes(t *testing.T) {
 	r := newRig(t, nil)
 	r.start(&half{revision: 1 << 40}, "gadget.sock")
-	eventually(t, func() error {
-		away := r.sockets.Away()
-		if away != nil && strings.Contains(away.Error(), "invalid result: it has applied message") {
-			return nil
-		}
-		return fmt.Errorf("it is away: %v", away)
-	})
+	r.awaitAway("invalid result: it has applied message")
 }
 
 // named is a scheduler of which nothing but the name is asked.
@@ -203,26 +193,16 @@ func TestNameTaken(t *testing.T) {
 	var second *Scheduler
 	tries := make(chan struct{}, 100)
 	r := &rig{T: t, sockets: run(t, setup{half: registration.Half_SCHEDULER,
-		added: func(p *Plugin) { second, _ = NewScheduler(h, p, deadline) },
+		added: func(p *Plugin) { second, _ = NewScheduler(h, p, await.Patience) },
 		connect: func(ctx context.Context, _ *Plugin, conn *Server, ready func()) error {
 			tries <- struct{}{}
 			return second.Connect(ctx, conn, ready)
 		}})}
 	r.start(&half{}, "gadget.sock")
 	for range 3 {
-		select {
-		case <-tries:
-		case <-time.After(deadline):
-			t.Fatal("it is not tried again")
-		}
+		await.Next(t, "another try", tries)
 	}
-	eventually(t, func() error {
-		away := r.sockets.Away()
-		if away == nil || !strings.Contains(away.Error(), `the name "gadget" is taken`) {
-			return fmt.Errorf("it is away: %v", away)
-		}
-		return nil
-	})
+	r.awaitAway(`the name "gadget" is taken`)
 }
 
 // A plugin that does not answer costs a few deadlines, and is then not called for a while.
@@ -235,20 +215,16 @@ func TestHangs(t *testing.T) {
 			t.Errorf("%d nodes fit: %+v", fit, reasons[0])
 		}
 	}
-	eventually(t, func() error { // the first pause may be over already where the machine is busy
+	await.That(t, "a pause", func() (bool, string) { // the first may be over already where the machine is busy
 		fit, reasons := r.fits(200, 1)
-		if fit != 0 || reasons[0].Fault.Kind != host.Away ||
-			!strings.Contains(reasons[0].Text, "failed in its last calls") {
-			return fmt.Errorf("%d nodes fit: %+v", fit, reasons[0])
-		}
-		return nil
+		paused := fit == 0 && reasons[0].Fault.Kind == host.Away &&
+			strings.Contains(reasons[0].Text, "failed in its last calls")
+		return paused, fmt.Sprintf("%d nodes fit: %+v", fit, reasons[0])
 	})
 	close(p.hang)
-	eventually(t, func() error {
-		if fit, reasons := r.fits(200, 1); fit != 199 {
-			return fmt.Errorf("%d nodes fit: %+v", fit, reasons[0])
-		}
-		return nil
+	await.That(t, "199 nodes to fit", func() (bool, string) {
+		fit, reasons := r.fits(200, 1)
+		return fit == 199, fmt.Sprintf("%d nodes fit: %+v", fit, reasons[0])
 	})
 }
 
@@ -269,12 +245,7 @@ func TestStart(t *testing.T) {
 	}
 	server.Stop()
 	r.serve(&half{group: true})
-	eventually(t, func() error {
-		if !recognizes(group) {
-			return errors.New("the group scheduler is not used")
-		}
-		return nil
-	})
+	await.That(t, "the group scheduler to be used", func() bool { return recognizes(group) })
 }
 
 // What an older server says of itself counts for nothing once a newer one is called.
@@ -295,6 +266,9 @@ func TestLateStart(t *testing.T) {
 // has said it gives out nobody else gives: pods that request that wait for either while it is away.
 func TestConcerns(t *testing.T) {
 	s := run(t, setup{half: registration.Half_SCHEDULER, policies: map[string]string{"a": Required, "b": Ignore}})
+	if n := len(s.Plugins()); n != 2 {
+		t.Fatalf("there are %d plugins", n)
+	}
 	for _, p := range s.Plugins() {
 		h, err := host.New(nil, host.Options{})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
@@ -158,7 +159,7 @@ type rig struct {
 func newRig(t *testing.T, p *half) *rig {
 	t.Helper()
 	r := &rig{T: t, schedulers: map[*Plugin]*Scheduler{}}
-	timeout := deadline
+	timeout := await.Patience
 	if p != nil && p.hang != nil { // which is waited for
 		timeout = 500 * time.Millisecond
 	}
@@ -228,17 +229,26 @@ func (r *rig) nodes(n int, has func(int) int64) {
 func (r *rig) settled() {
 	r.Helper()
 	s := r.scheduler(r.plugin)
-	eventually(r.T, func() error {
+	await.That(r.T, "the plugin to have applied all nodes", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for session := range s.sessions {
 			session.mu.Lock()
 			defer session.mu.Unlock()
 			if session.revision > 0 && session.sending == nil && len(session.waiting) == 0 {
-				return nil
+				return true
 			}
 		}
-		return errors.New("the plugin has not applied all nodes")
+		return false
+	})
+}
+
+// awaitAway waits until plugins are away for a reason that has the part.
+func (r *rig) awaitAway(part string) {
+	r.Helper()
+	await.That(r.T, "a plugin to be away: "+part, func() (bool, string) {
+		away := fmt.Sprint(r.sockets.Away())
+		return strings.Contains(away, part), away
 	})
 }
 

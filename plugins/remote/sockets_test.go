@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -22,12 +23,9 @@ import (
 // answers waits until the plugin answers with the mark.
 func answers(t *testing.T, p *Plugin, mark string) {
 	t.Helper()
-	eventually(t, func() error {
-		got, err := ask(p, deadline)
-		if err != nil || got != mark {
-			return fmt.Errorf("%q answers, %v, want %q", got, err, mark)
-		}
-		return nil
+	await.That(t, "an answer of "+mark, func() (bool, string) {
+		got, err := ask(p, await.Patience)
+		return err == nil && got == mark, fmt.Sprintf("%q answers, %v", got, err)
 	})
 }
 
@@ -45,7 +43,7 @@ func TestComesAndGoes(t *testing.T) {
 		!strings.Contains(away.Error(), "--plugin-policy=widget=ignore") || strings.Contains(away.Error(), "other") {
 		t.Fatalf("Away() = %v", away)
 	}
-	if _, err := ask(s.Plugins()[1], deadline); !errors.Is(err, ErrAway) {
+	if _, err := ask(s.Plugins()[1], await.Patience); !errors.Is(err, ErrAway) {
 		t.Fatalf("a plugin that is away answers %v", err)
 	}
 	if err := os.Mkdir(s.config.Folder, 0o755); err != nil {
@@ -62,17 +60,9 @@ func TestComesAndGoes(t *testing.T) {
 		t.Errorf("Away() = %v", s.Away())
 	}
 	server.Stop()
-	eventually(t, func() error {
-		if p.Away() == nil {
-			return errors.New("a plugin that ended is not away")
-		}
-		return nil
-	})
-	eventually(t, func() error {
-		if err := p.Away().Error(); !strings.Contains(err, "connection refused") { // once it was tried again
-			return fmt.Errorf("Away() = %s", err)
-		}
-		return nil
+	await.That(t, "the plugin that ended to be away, once it was tried again", func() (bool, string) {
+		away := fmt.Sprint(p.Away())
+		return strings.Contains(away, "connection refused"), away
 	})
 	serve(t, s, "a.sock", &plugin{mark: "second"})
 	answers(t, p, "second")
@@ -95,7 +85,7 @@ func TestGracefulStop(t *testing.T) {
 	p := awaitReady(t, s, "widget")
 	got := make(chan string)
 	go func() {
-		mark, err := ask(p, deadline)
+		mark, err := ask(p, await.Patience)
 		got <- fmt.Sprint(mark, err)
 	}()
 	<-begun
@@ -104,12 +94,7 @@ func TestGracefulStop(t *testing.T) {
 		server.GracefulStop()
 		close(stopped)
 	}()
-	eventually(t, func() error {
-		if p.Away() == nil {
-			return errors.New("a plugin that ends is not away")
-		}
-		return nil
-	})
+	await.That(t, "the plugin that ends to be away", func() bool { return p.Away() != nil })
 	end()
 	if got := <-got; got != "last<nil>" {
 		t.Errorf("the call in flight got %s", got)
@@ -151,20 +136,17 @@ func TestTwoServers(t *testing.T) {
 	p := awaitReady(t, s, "widget")
 	got := make(chan string)
 	go func() {
-		mark, err := ask(p, deadline)
+		mark, err := ask(p, await.Patience)
 		got <- fmt.Sprint(mark, err)
 	}()
 	<-begun
 	server := serve(t, s, "new.sock", &plugin{mark: "new"})
-	eventually(t, func() error {
+	await.That(t, "the newer server to be called", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.called.order != 2 {
-			return errors.New("the older server is called")
-		}
-		return nil
+		return p.called.order == 2
 	})
-	if mark, err := ask(p, deadline); mark != "new" {
+	if mark, err := ask(p, await.Patience); mark != "new" {
 		t.Errorf("%q answers, %v", mark, err)
 	}
 	select {
@@ -222,17 +204,14 @@ func TestMostSockets(t *testing.T) {
 		info.Name = fmt.Sprintf("p%02d", i)
 		servers = append(servers, serve(t, s, info.Name+".sock", &plugin{mark: info.Name, info: info}))
 	}
-	eventually(t, func() error {
+	await.That(t, fmt.Sprintf("%d plugins to be ready", maxSockets), func() (bool, string) {
 		ready := 0
 		for _, p := range s.Plugins() {
 			if p.Away() == nil {
 				ready++
 			}
 		}
-		if ready != maxSockets {
-			return fmt.Errorf("%d plugins are ready", ready)
-		}
-		return nil
+		return ready == maxSockets, fmt.Sprint(ready)
 	})
 	gone := s.Plugins()[0]
 	if len(s.Plugins()) != maxSockets {
@@ -246,11 +225,9 @@ func TestMostSockets(t *testing.T) {
 			server.Stop()
 		}
 	}
-	eventually(t, func() error {
-		if got := len(s.Plugins()); got != maxSockets+1 {
-			return fmt.Errorf("%d plugins are known", got)
-		}
-		return nil
+	await.That(t, fmt.Sprintf("%d plugins to be known", maxSockets+1), func() (bool, string) {
+		got := len(s.Plugins())
+		return got == maxSockets+1, fmt.Sprint(got)
 	})
 }
 
@@ -287,11 +264,7 @@ func TestRunEnds(t *testing.T) {
 	serve(t, s, "a.sock", &plugin{})
 	p := awaitReady(t, s, "widget")
 	cancel()
-	select {
-	case <-done:
-	case <-time.After(deadline):
-		t.Fatal("Run does not return")
-	}
+	await.Next(t, "the end of Run", done)
 	if p.Away() == nil {
 		t.Error("the plugin is not away")
 	}
@@ -320,7 +293,7 @@ func TestKilledUnderLoad(t *testing.T) {
 			for range callers {
 				calling.Go(func() {
 					for ctx.Err() == nil {
-						if got, err := ask(p, deadline); err == nil && !strings.HasPrefix(got, "server ") {
+						if got, err := ask(p, await.Patience); err == nil && !strings.HasPrefix(got, "server ") {
 							wrong.Store(got)
 						}
 					}
@@ -340,11 +313,9 @@ func TestKilledUnderLoad(t *testing.T) {
 	if err := p.Unavailable(); err != nil {
 		t.Errorf("Unavailable() = %v", err)
 	}
-	eventually(t, func() error {
-		if got := connected.Load(); got != 1 {
-			return fmt.Errorf("%d servers are connected", got)
-		}
-		return nil
+	await.That(t, "one server to be connected", func() (bool, string) {
+		got := connected.Load()
+		return got == 1, fmt.Sprint(got)
 	})
 }
 

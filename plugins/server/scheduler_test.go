@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
@@ -157,7 +158,7 @@ func TestScheduler(t *testing.T) {
 		t.Errorf("the plugin knows %q", p.knows())
 	}
 	two.CloseSend()
-	until(t, func() bool { return p.knows() == "" })
+	await.That(t, "the plugin to know no pod", func() bool { return p.knows() == "" })
 
 	allocated, err := client.Allocate(ctx, &pb.AllocateRequest{Pod: pod, Node: node("n", 1)})
 	if err != nil || allocated.GetChanges().GetRunningContainers()["main"].GetAllocateFrom()["a"] != "b" {

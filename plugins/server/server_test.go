@@ -14,12 +14,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
-
-// deadline is how long tests wait for what must come.
-const deadline = 30 * time.Second
 
 // serve serves the plugin in the folder until stop, which returns what Serve returned, and connects to the
 // socket.
@@ -46,19 +44,9 @@ func serve(t *testing.T, p Plugin, folder, socket string) (conn *grpc.ClientConn
 }
 
 func timeout(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// until waits for the condition.
-func until(t *testing.T, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(deadline); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain")
-		}
-	}
 }
 
 func sockets(t *testing.T, folder string) []string {
@@ -131,7 +119,7 @@ func TestEnd(t *testing.T) {
 	}()
 	<-m.called
 	go func() { ended <- stop() }()
-	until(t, func() bool { return len(sockets(t, folder)) == 0 })
+	await.That(t, "the socket to be gone", func() bool { return len(sockets(t, folder)) == 0 })
 	close(m.release)
 	if err := errors.Join(<-answered, <-ended); err != nil {
 		t.Error(err)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func TestConfigIsRefusedBeforeAnythingIsMade(t *testing.T) {
@@ -111,11 +113,7 @@ func TestProcessIsNotTakenForAnotherWithItsPid(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Not waited for, so it ends as a zombie: that is not alive.
-	for deadline := time.Now().Add(time.Minute); id.alive(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("still alive after SIGKILL")
-		}
-	}
+	await.That(t, "the process to end after SIGKILL", func() bool { return !id.alive() })
 	_ = cmd.Wait()
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // onNode runs a command in a node's namespaces.
@@ -112,7 +114,7 @@ func machineIsReachedByMulticast(t *testing.T, c *Cluster) {
 	if err := c.Run(Program{Name: "echo", On: m.Name, Argv: []string{"sh", "-c", "echo $GREETING; exec sleep 1000"}, Env: []string{"GREETING=hello"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "output of the program", func() error {
+	await.Within(t, patience, "output of the program", func() error {
 		out, err := os.ReadFile(c.LogPath("echo", m.Name))
 		if !bytes.Contains(out, []byte("\nhello\n")) {
 			return fmt.Errorf("%q: %w", out, err)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/docs"
 )
 
@@ -59,18 +60,6 @@ func takeAway(t *testing.T, cfg Config) {
 
 // patience is how long anything may take on a busy machine.
 const patience = 5 * time.Minute
-
-// eventually retries for as long; check says what is still wrong.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
-}
 
 func kubectl(t *testing.T, c *Cluster, args ...string) string {
 	t.Helper()
@@ -204,7 +193,7 @@ func partitionAndHeal(t *testing.T, c *Cluster) {
 		}
 		return err
 	}
-	eventually(t, "the kubelet to be reachable", reachable)
+	await.Within(t, patience, "the kubelet to be reachable", reachable)
 	if err := c.Partition(node.Name); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +203,7 @@ func partitionAndHeal(t *testing.T, c *Cluster) {
 	if err := c.Heal(node.Name); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "kubelet after the partition", reachable)
+	await.Within(t, patience, "kubelet after the partition", reachable)
 }
 
 func restartEverything(t *testing.T, c *Cluster) {
@@ -242,7 +231,7 @@ func restartEverything(t *testing.T, c *Cluster) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "exec into a pod that its kubelet has to find again", func() error {
+	await.Within(t, patience, "exec into a pod that its kubelet has to find again", func() error {
 		_, err := c.Kubectl(t.Context(), "exec", "on-node-a", "--", "/app", "env")
 		return err
 	})
@@ -284,7 +273,7 @@ func TestDownAfterUpWasKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = cmd.Process.Kill() }) // before its locks stop the next
-			eventually(t, "up gets as far as "+reached, func() error {
+			await.Within(t, patience, "up gets as far as "+reached, func() error {
 				_, err := os.Stat(reached)
 				return err
 			})

@@ -4,7 +4,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 func TestStopped(t *testing.T) {
@@ -23,17 +24,9 @@ func TestStopped(t *testing.T) {
 	if err := id.signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); !id.stopped(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited a minute for the process to stop")
-		}
-	}
+	await.That(t, "the process to stop", id.stopped)
 	if err := id.signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); id.stopped(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited a minute for the process to go on")
-		}
-	}
+	await.That(t, "the process to go on", func() bool { return !id.stopped() })
 }

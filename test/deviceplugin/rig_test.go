@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -97,14 +97,7 @@ func (r *rig) check(err error) {
 // await waits until ok, or fails with what was awaited and what was last seen.
 func (r *rig) await(what string, ok func() (bool, string)) {
 	r.Helper()
-	seen := ""
-	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
-		done, seen = ok()
-		return done, nil
-	})
-	if err != nil {
-		r.Fatalf("waited %v for %s; last seen: %s", patience, what, seen)
-	}
+	await.Within(r.T, patience, what, ok)
 }
 
 // configuration makes a Configuration of a name that no other test has, for a kubelet
@@ -250,8 +243,8 @@ func (r *rig) awaitPending(name, message string) {
 	})
 }
 
-// remove deletes the pod and returns how long after it was gone its slots were free.
-func (r *rig) remove(name string) time.Duration {
+// remove deletes the pod, and returns when its slots are free.
+func (r *rig) remove(name string) {
 	r.Helper()
 	held := r.slots(name)
 	r.check(kube.CoreV1().Pods(r.ns).Delete(r.ctx, name, metav1.DeleteOptions{}))
@@ -259,7 +252,6 @@ func (r *rig) remove(name string) time.Duration {
 		_, err := kube.CoreV1().Pods(r.ns).Get(r.ctx, name, metav1.GetOptions{})
 		return err != nil, "it is still there"
 	})
-	gone := time.Now()
 	r.await("slots of pod "+name+" to be free", func() (bool, string) {
 		usage := r.usage()
 		for _, s := range held {
@@ -269,7 +261,6 @@ func (r *rig) remove(name string) time.Duration {
 		}
 		return true, ""
 	})
-	return time.Since(gone)
 }
 
 // containers asks the node's runtime for a pod's containers.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,15 +27,11 @@ func TestDeletedByHand(t *testing.T) {
 	reported := akri.KubeslotV1alpha1().DeviceSlices()
 	restored := func(what string) {
 		t.Helper()
-		begin := time.Now()
 		r.awaitDevices("hand", 1)
 		r.await("the claim to be there", func() (bool, string) {
 			got := r.claims("hand")
 			return maps.Equal(got, claims), fmt.Sprint(got)
 		})
-		if took := time.Since(begin); took > 15*time.Second { // a resync comes every 30 s
-			t.Errorf("%s: restored after %s", what, took)
-		}
 		r.ledgersAgree("hand")
 		r.agree("holder", "hand", 1)
 	}

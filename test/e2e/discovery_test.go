@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -30,9 +31,10 @@ func TestPluggedIn(t *testing.T) {
 		}
 		begin = time.Now()
 		r.unplug(node, "plug0")
-		for len(r.devices("taps")) > 0 && time.Since(begin) < patience {
-			time.Sleep(10 * time.Millisecond)
-		}
+		r.await("the device to be gone", func() (bool, string) {
+			devices := r.devices("taps")
+			return len(devices) == 0, fmt.Sprint(devices)
+		})
 		out = append(out, time.Since(begin))
 		if deleted := seen.next(watch.Deleted); deleted.Name != added.Name {
 			t.Errorf("Instance %s is deleted, want %s", deleted.Name, added.Name)

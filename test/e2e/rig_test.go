@@ -17,11 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // patience is how long anything may take on a slow machine before a test says
@@ -139,14 +140,7 @@ func (r *rig) check(err error) {
 // await waits until ok, or fails with what was awaited and what was last seen.
 func (r *rig) await(what string, ok func() (bool, string)) {
 	r.Helper()
-	seen := ""
-	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
-		done, seen = ok()
-		return done, nil
-	})
-	if err != nil {
-		r.Fatalf("waited %v for %s; last seen: %s", patience, what, seen)
-	}
+	await.Within(r.T, patience, what, ok)
 }
 
 // newPod describes a pod with one container "main" that runs the test image.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/test/helm/rig"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -156,21 +157,7 @@ func (in *install) check(err error) {
 
 func (in *install) await(what string, ok func() (bool, string)) {
 	in.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		done, state := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			in.Fatalf("waited %s for %s: %s", patience, what, state)
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-in.ctx.Done():
-			in.Fatalf("%v while waiting for %s: %s", in.ctx.Err(), what, state)
-		}
-	}
+	await.Within(in.T, patience, what, ok)
 }
 
 // helm runs helm with this cluster's values after the arguments of install and upgrade.

@@ -21,9 +21,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -34,8 +34,6 @@ var bootScript string
 
 const (
 	node = "node-a"
-	// patience is how long anything may take on a slow machine.
-	patience = 2 * time.Minute
 	// cgroup is systemd's, in its own hierarchies.
 	cgroup = "kubeslot-test-host"
 
@@ -356,14 +354,7 @@ func (h *host) check(err error) {
 // await waits until ok, or fails with what was awaited and what was last seen.
 func (h *host) await(what string, ok func() (bool, string)) {
 	h.Helper()
-	seen := ""
-	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(context.Context) (done bool, _ error) {
-		done, seen = ok()
-		return done, nil
-	})
-	if err != nil {
-		h.Fatalf("waited %s for %s; last seen: %s", patience, what, seen)
-	}
+	await.That(h.T, what, ok)
 }
 
 // dump shows what a reader of a failure wants to see.

@@ -22,6 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/deploy/monitoring"
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -41,7 +42,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 	camera, plenty := r.slots("cameras", 1), r.slots("plenty", 5)
 	r.create(pod("holder", nodeA, "cameras"))
 	r.awaitRunning("holder")
-	await(t, "all components to be read, and no alert to fire", func() (bool, string) {
+	await.That(t, "all components to be read, and no alert to fire", func() (bool, string) {
 		up, err := r.prometheus.series(t, "up == 1")
 		r.check(err)
 		firing := names(r.prometheus.firing(t))
@@ -125,7 +126,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 			r.configure(namespace, "misspelt", "debugEco", "", 1)
 			// One that was written while no controller was there to refuse it.
 			r.check(r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(r.ctx, "kubeslot-configurations", metav1.DeleteOptions{}))
-			await(r.T, "an invalid Configuration to be stored", func() (bool, string) {
+			await.That(r.T, "an invalid Configuration to be stored", func() (bool, string) {
 				_, err := r.client.AkriV0().Configurations(namespace).Create(r.ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "invalid"},
 					Spec: akriv0.ConfigurationSpec{Capacity: 1, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: "descriptions: 7"}}}, metav1.CreateOptions{})
 				return err == nil, fmt.Sprint(err)
@@ -140,7 +141,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 				ended <- standalone.Serve(ctx, lamps{}, standalone.Options{Directory: r.node(nodeB).HandlersDir})
 			}()
 			r.configure(namespace, "lamps", "lamps", "", 1)
-			await(r.T, "the handler's device", func() (bool, string) {
+			await.That(r.T, "the handler's device", func() (bool, string) {
 				list, err := r.client.AkriV0().Instances(namespace).List(r.ctx, metav1.ListOptions{})
 				r.check(err)
 				return slices.ContainsFunc(list.Items, func(in akriv0.Instance) bool { return in.Spec.ConfigurationName == "lamps" }), fmt.Sprint(len(list.Items))
@@ -224,7 +225,7 @@ func (r *rig) logOfSlots(camera string) {
 	_, err := r.kube.SchedulingV1().PriorityClasses().Create(r.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "vip"}, Value: 1000}, metav1.CreateOptions{})
 	r.check(err)
 	vip := func(p *corev1.Pod) { p.Spec.PriorityClassName = "vip" }
-	await(r.T, "the API server to know the PriorityClass", func() (bool, string) {
+	await.That(r.T, "the API server to know the PriorityClass", func() (bool, string) {
 		_, err := r.kube.CoreV1().Pods(namespace).Create(r.ctx, pod("probe", "", "cameras", vip), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil, fmt.Sprint(err)
 	})

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/deploy/monitoring"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	"github.com/kubeslot/kubeslot/test/need"
 )
@@ -150,7 +151,7 @@ func startPrometheus(t *testing.T, bin string, c *cluster.Cluster) *prometheus {
 			t.Logf("Prometheus says:\n%.8000s", text)
 		}
 	})
-	await(t, "Prometheus to be ready", func() (bool, string) {
+	await.That(t, "Prometheus to be ready", func() (bool, string) {
 		response, err := http.Get("http://" + p.address + "/-/ready")
 		if err != nil {
 			return false, err.Error()
@@ -202,7 +203,7 @@ func (p *prometheus) firing(t *testing.T) []alert {
 func (p *prometheus) awaitAlert(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	var found alert
-	await(t, fmt.Sprintf("alert %s%v to fire", name, labels), func() (bool, string) {
+	await.That(t, fmt.Sprintf("alert %s%v to fire", name, labels), func() (bool, string) {
 		all := p.firing(t)
 		i := slices.IndexFunc(all, func(a alert) bool {
 			if a.Labels["alertname"] != name {
@@ -262,26 +263,4 @@ func (p *prometheus) metrics(t *testing.T) map[string]bool {
 		known[name] = true
 	}
 	return known
-}
-
-// patience is how long anything may take on a slow machine.
-const patience = 2 * time.Minute
-
-func await(t *testing.T, what string, ok func() (bool, string)) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		done, state := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s for %s: %s", patience, what, state)
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-t.Context().Done():
-			t.Fatalf("%v while waiting for %s: %s", t.Context().Err(), what, state)
-		}
-	}
 }

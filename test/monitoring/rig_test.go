@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -72,7 +73,7 @@ func up(t *testing.T) *rig {
 	r.check(err)
 	r.client, err = versioned.NewForConfig(config)
 	r.check(err)
-	await(t, "the default service account", func() (bool, string) {
+	await.That(t, "the default service account", func() (bool, string) {
 		_, err := r.kube.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -131,7 +132,7 @@ func (r *rig) configure(namespace, name, handler, details string, capacity int32
 func (r *rig) slots(name string, capacity int) []string {
 	r.Helper()
 	var names []string
-	await(r.T, "the device of "+name+" on both nodes", func() (bool, string) {
+	await.That(r.T, "the device of "+name+" on both nodes", func() (bool, string) {
 		list, err := r.client.AkriV0().Instances(namespace).List(r.ctx, metav1.ListOptions{})
 		r.check(err)
 		names = nil
@@ -182,7 +183,7 @@ func (r *rig) create(p *corev1.Pod) *corev1.Pod {
 func (r *rig) awaitRunning(name string) *corev1.Pod {
 	r.Helper()
 	var p *corev1.Pod
-	await(r.T, "pod "+name+" to run", func() (bool, string) {
+	await.That(r.T, "pod "+name+" to run", func() (bool, string) {
 		var err error
 		p, err = r.kube.CoreV1().Pods(namespace).Get(r.ctx, name, metav1.GetOptions{})
 		r.check(err)
@@ -194,7 +195,7 @@ func (r *rig) awaitRunning(name string) *corev1.Pod {
 func (r *rig) delete(name string) {
 	r.Helper()
 	r.check(r.kube.CoreV1().Pods(namespace).Delete(r.ctx, name, metav1.DeleteOptions{}))
-	await(r.T, "pod "+name+" to be gone", func() (bool, string) {
+	await.That(r.T, "pod "+name+" to be gone", func() (bool, string) {
 		_, err := r.kube.CoreV1().Pods(namespace).Get(r.ctx, name, metav1.GetOptions{})
 		return err != nil, "it is there"
 	})
@@ -234,7 +235,7 @@ func (r *rig) nodeOff(name string) {
 	}
 	_, err = r.client.KubeslotV1alpha1().DeviceSlices().Create(r.ctx, reports, metav1.CreateOptions{})
 	r.check(err)
-	await(r.T, "the controller to know that the node reaches the device", func() (bool, string) {
+	await.That(r.T, "the controller to know that the node reaches the device", func() (bool, string) {
 		in, err := r.client.AkriV0().Instances(namespace).Get(r.ctx, parsed.Instance, metav1.GetOptions{})
 		r.check(err)
 		return slices.Contains(in.Spec.Nodes, "off"), fmt.Sprint(in.Spec.Nodes)
@@ -257,11 +258,11 @@ func (r *rig) claimBeyond(of string) string {
 	fires := func() bool {
 		return slices.ContainsFunc(r.prometheus.firing(r.T), func(a alert) bool { return a.Labels["alertname"] == name })
 	}
-	for end := time.Now().Add(patience); !fires() && time.Now().Before(end); {
+	for end := time.Now().Add(await.Patience); !fires() && time.Now().Before(end); {
 		for beyond.Index = 5; beyond.Index < 15; beyond.Index++ {
 			r.claim(beyond.String(), nodeA)
 		}
-		await(r.T, "the controller to delete the claims beyond the capacity", func() (bool, string) {
+		await.That(r.T, "the controller to delete the claims beyond the capacity", func() (bool, string) {
 			list, err := r.client.KubeslotV1alpha1().SlotClaims().List(r.ctx, metav1.ListOptions{})
 			r.check(err)
 			left := slices.DeleteFunc(list.Items, func(c v1alpha1.SlotClaim) bool {
@@ -299,7 +300,7 @@ func (r *rig) createPast(pod, node string) {
 	r.check(err)
 	_, err = cri.StartContainer(r.ctx, &runtimeapi.StartContainerRequest{ContainerId: again.ContainerId})
 	r.check(err)
-	await(r.T, "kubecri to stop a container that lacks its devices", func() (bool, string) {
+	await.That(r.T, "kubecri to stop a container that lacks its devices", func() (bool, string) {
 		s, err := cri.ContainerStatus(r.ctx, &runtimeapi.ContainerStatusRequest{ContainerId: again.ContainerId})
 		r.check(err)
 		return s.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED, s.Status.State.String()
@@ -325,7 +326,7 @@ func (r *rig) without(resources ...string) (back func()) {
 	}
 	_, err = roles.Update(r.ctx, role, metav1.UpdateOptions{})
 	r.check(err)
-	await(r.T, "the API server to know of the missing rights", func() (bool, string) {
+	await.That(r.T, "the API server to know of the missing rights", func() (bool, string) {
 		review, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(r.ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:kubecri:" + nodeB, Groups: []string{"system:kubecris"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "delete", Group: v1alpha1.SchemeGroupVersion.Group, Resource: "slotclaims"}}}, metav1.CreateOptions{})
@@ -345,7 +346,7 @@ func (r *rig) without(resources ...string) (back func()) {
 // logs waits until a component's log has a line with all the parts.
 func (r *rig) logs(component, node string, parts ...string) {
 	r.Helper()
-	await(r.T, fmt.Sprintf("%s %s to log %q", component, node, parts), func() (bool, string) {
+	await.That(r.T, fmt.Sprintf("%s %s to log %q", component, node, parts), func() (bool, string) {
 		text, err := os.ReadFile(r.LogPath(component, node))
 		r.check(err)
 	lines:

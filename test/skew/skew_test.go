@@ -23,6 +23,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -32,9 +33,6 @@ import (
 
 // name is the cluster's, so that two runs can be beside each other.
 var name = cmp.Or(os.Getenv("CLUSTER"), "skew")
-
-// patience is how long anything may take on a slow machine.
-const patience = 2 * time.Minute
 
 // versions are those of the environment variable, by default all of them.
 func versions(t *testing.T, variable string, all ...string) []string {
@@ -106,20 +104,7 @@ func (r *rig) in(t *testing.T) *rig {
 
 func (r *rig) await(what string, ok func() (bool, string)) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		done, state := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.Fatalf("waited %s for %s: %s", patience, what, state)
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-r.ctx.Done():
-			r.Fatalf("%v while waiting for %s: %s", r.ctx.Err(), what, state)
-		}
-	}
+	await.That(r.T, what, ok)
 }
 
 func (r *rig) dump() {

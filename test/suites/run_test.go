@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 const someMakefile = `
@@ -166,11 +168,7 @@ func TestStop(t *testing.T) {
 	}()
 	<-out.begun
 	cancel(errors.New("85m have passed"))
-	select {
-	case <-done:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the run goes on 30 seconds after it was stopped")
-	}
+	await.Next(t, "the end of the run that was stopped", done)
 	if r.failed != 2 || r.passed != 0 || !strings.Contains(out.text.String(), "FAIL  first: make long: 85m have passed") {
 		t.Errorf("%d passed, %d failed\n%s", r.passed, r.failed, &out.text)
 	}

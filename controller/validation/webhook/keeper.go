@@ -23,6 +23,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -91,18 +93,13 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 
 // Start works until ctx is done.
 func (k *Keeper) Start(ctx context.Context) error {
-	changed := make(chan struct{}, 1)
-	tell := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
+	changed := wake.New()
 	informer := informers.NewFilteredValidatingWebhookConfigurationInformer(k.Client, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigurationName).String()
 	})
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { tell() }, UpdateFunc: func(any, any) { tell() }, DeleteFunc: func(any) { tell() },
+		AddFunc: func(any) { changed.Send() }, UpdateFunc: func(any, any) { changed.Send() },
+		DeleteFunc: func(any) { changed.Send() },
 	}); err != nil {
 		return err
 	}

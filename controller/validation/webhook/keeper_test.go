@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // cluster has the ValidatingWebhookConfiguration, and replicas of the controller that look
@@ -315,13 +317,7 @@ func TestStart(t *testing.T) {
 	defer server.Close()
 	server.TLS.Certificates = nil
 
-	deadline := time.Now().Add(30 * time.Second)
-	for len(c.bundle()) == 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("waited 30 s for the certificate to be in the caBundle")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.That(t, "the certificate to be in the caBundle", func() bool { return len(c.bundle()) > 0 })
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.object().Webhooks[1].ClientConfig.CABundle)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}}}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -208,7 +209,9 @@ func TestRunSaysWhichPodsCannotGo(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatIsLeft(t *testing.T) {
+func TestRunSaysWhatIsLeft(t *testing.T) { synctest.Test(t, testRunSaysWhatIsLeft) }
+
+func testRunSaysWhatIsLeft(t *testing.T) {
 	status := map[string]corev1.PodStatus{
 		"fails": ended(corev1.PodFailed, "kubecri still runs on this node"),
 		"pulls": {Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
@@ -241,7 +244,9 @@ func TestRunSaysWhatIsLeft(t *testing.T) {
 }
 
 // A kubecri that runs would write again what is removed.
-func TestRunWaitsForTheReleasesPods(t *testing.T) {
+func TestRunWaitsForTheReleasesPods(t *testing.T) { synctest.Test(t, testRunWaitsForTheReleasesPods) }
+
+func testRunWaitsForTheReleasesPods(t *testing.T) {
 	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux"), ours("kubecri-a", "kubecri", "a", corev1.PodRunning)})
 	lists := 0
 	c.kube.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/debugecho"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // text is written by one goroutine and read by another.
@@ -57,11 +57,10 @@ func TestPrintsWhatAHandlerFinds(t *testing.T) {
 	})
 	want := func(part string) {
 		t.Helper()
-		for began := time.Now(); !strings.Contains(printed.String(), part); time.Sleep(10 * time.Millisecond) {
-			if time.Since(began) > 2*time.Minute {
-				t.Fatalf("waited two minutes for %q in:\n%s", part, printed.String())
-			}
-		}
+		await.That(t, part, func() (bool, string) {
+			text := printed.String()
+			return strings.Contains(text, part), text
+		})
 	}
 	want("debugEcho@" + dir + "/debugEcho.sock reports 1 devices, shared: true")
 	want("- id: foo0\n  properties:\n    DEBUG_ECHO_DESCRIPTION: foo0\n")

@@ -4,6 +4,7 @@ package admittest
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
+	"github.com/kubeslot/kubeslot/test/await"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
@@ -131,7 +133,7 @@ func NoPods() corelisters.PodLister {
 // WantUsage waits until slot cam-a1-0 is used as wanted, in the form of deviceUsage.
 func (w *World) WantUsage(t testing.TB, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+	await.That(t, fmt.Sprintf("the slot to be used by %q", want), func() (bool, string) {
 		usage := ""
 		claim, err := w.Client.KubeslotV1alpha1().SlotClaims().Get(context.Background(), "cam-a1-0", metav1.GetOptions{})
 		if err == nil {
@@ -139,13 +141,8 @@ func (w *World) WantUsage(t testing.TB, want string) {
 		} else if !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
-		if usage == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the slot is used by %q, and in 10 s it was not %q", usage, want)
-		}
-	}
+		return usage == want, usage
+	})
 }
 
 type emptyRuntime struct {

@@ -23,6 +23,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -82,7 +83,7 @@ type State struct {
 // Writer keeps the node's slices as plan wants them. Safe for concurrent use.
 type Writer struct {
 	config Config
-	dirty  chan struct{} // wakes Run
+	dirty  wake.Signal // wakes Run
 	own    *ownwrites.Writes[*v1alpha1.DeviceSlice]
 	// Of Run alone:
 	taken   map[string]bool // names of slices that belong to other nodes
@@ -92,17 +93,12 @@ type Writer struct {
 
 // New returns a Writer, to be started with Run.
 func New(config Config) *Writer {
-	return &Writer{config: config, dirty: make(chan struct{}, 1),
+	return &Writer{config: config, dirty: wake.New(),
 		own: ownwrites.New[*v1alpha1.DeviceSlice](clock.RealClock{}), taken: map[string]bool{}}
 }
 
 // Wake says that State, the Node object or Slices may have changed. It does not block.
-func (w *Writer) Wake() {
-	select {
-	case w.dirty <- struct{}{}:
-	default: // it is awake
-	}
-}
+func (w *Writer) Wake() { w.dirty.Send() }
 
 // SliceGone says that Slices has lost a slice, which was as given last. It does not block.
 func (w *Writer) SliceGone(last *v1alpha1.DeviceSlice) {

@@ -29,6 +29,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // Clients on the network that connect and ask for nothing keep neither others nor the
@@ -86,7 +87,7 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 		}
 		return nil
 	}
-	within(t, "kubecri is ready", ready)
+	await.That(t, "kubecri to be ready", ready)
 	before, memory := process(t, cmd.Process.Pid)
 	t.Logf("before: %d descriptors, %d KiB", before, memory)
 
@@ -105,7 +106,7 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 		}
 		now, _ := process(t, cmd.Process.Pid)
 		most = max(most, now)
-		within(t, "another address is answered", ready)
+		await.That(t, "another address to be answered", ready)
 		if err := createContainer(t, filepath.Join(dir, "kubecri.sock")); err != nil {
 			t.Errorf("after %d connections: %v", i+1, err)
 		}
@@ -218,18 +219,6 @@ func createContainer(t *testing.T, socket string) error {
 		Config:        &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}},
 		SandboxConfig: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Namespace: "n", Uid: "u"}}})
 	return err
-}
-
-// within waits until it passes.
-func within(t *testing.T, what string, passes func() error) {
-	t.Helper()
-	var err error
-	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); {
-		if err = passes(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("not seen that %s: %v", what, err)
 }
 
 // process returns how many files it has open, and its anonymous memory in KiB.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/health"
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/load"
@@ -104,17 +106,22 @@ func TestReadyzTellsOfDevicePlugins(t *testing.T) {
 	go plugins.Run(ctx)
 	plugins.Tried(ctx)
 	bad := []*load.FileError{{File: "bad.so", Findings: []load.Finding{{Reason: load.NotAPlugin, Text: "is not a shared object"}}}}
-	for _, check := range (&node{cluster: cluster, plugins: plugins, badPlugins: bad}).endpoints().Ready {
-		if check.Name != "device-plugins" {
-			continue
-		}
-		if err := check.Run(ctx); !check.Advice || err == nil || !strings.Contains(err.Error(), `"broken" failed in Start: no driver`) ||
-			!strings.Contains(err.Error(), "not loaded: plugin bad.so is not a shared object") {
-			t.Errorf("advice %t, %v", check.Advice, err)
-		}
-		return
+	err = devicePluginsAdvice(ctx, t, &node{cluster: cluster, plugins: plugins, badPlugins: bad})
+	if err == nil || !strings.Contains(err.Error(), `"broken" failed in Start: no driver`) ||
+		!strings.Contains(err.Error(), "not loaded: plugin bad.so is not a shared object") {
+		t.Error(err)
 	}
-	t.Error("no such check")
+}
+
+// devicePluginsAdvice is what the node's check of device plugins says, which is advice.
+func devicePluginsAdvice(ctx context.Context, t *testing.T, n *node) error {
+	t.Helper()
+	checks := n.endpoints().Ready
+	i := slices.IndexFunc(checks, func(c health.Check) bool { return c.Name == "device-plugins" })
+	if i < 0 || !checks[i].Advice {
+		t.Fatalf("no such check, or one that is no advice: %+v", checks)
+	}
+	return checks[i].Run(ctx)
 }
 
 // One bad file does not take the node away: kubecri starts without it unless it is told

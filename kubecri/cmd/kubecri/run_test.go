@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/need"
 )
 
@@ -66,44 +67,34 @@ func freeAddress(t *testing.T) string {
 	return fmt.Sprint("127.0.0.1:", need.Port(t))
 }
 
-// await asks a path until it answers with the code and all the parts.
-func await(t *testing.T, url string, code int, parts ...string) {
+// awaitAnswer asks a path until it answers with the code and all the parts.
+func awaitAnswer(t *testing.T, url string, code int, parts ...string) {
 	t.Helper()
-	last := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	await.That(t, fmt.Sprintf("%s to answer %d with %q", url, code, parts), func() (bool, string) {
 		resp, err := http.Get(url)
 		if err != nil {
-			last = err.Error()
-			continue
+			return false, err.Error()
 		}
+		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		last = fmt.Sprint(resp.StatusCode, " ", string(body), err)
 		ok := resp.StatusCode == code
 		for _, part := range parts {
 			ok = ok && strings.Contains(string(body), part)
 		}
-		if ok {
-			return
-		}
-	}
-	t.Fatalf("%s did not answer %d with %q; last: %.2000s", url, code, parts, last)
+		return ok, fmt.Sprintf("%d %.2000s %v", resp.StatusCode, body, err)
+	})
 }
 
 // awaitMode waits until the file has the permissions.
 func awaitMode(t *testing.T, path string, want os.FileMode) {
 	t.Helper()
-	var is os.FileMode
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	await.That(t, fmt.Sprintf("%s to have mode %o", path, want), func() (bool, string) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue
+			return false, err.Error()
 		}
-		if is = info.Mode().Perm(); is == want {
-			return
-		}
-	}
-	t.Fatalf("%s has mode %o, want %o", path, is, want)
+		return info.Mode().Perm() == want, info.Mode().String()
+	})
 }
 
 // awaitState waits until systemd is told the state.
@@ -170,22 +161,24 @@ func TestHealthFollowsTheKubeletsPathAndNotTheAPI(t *testing.T) {
 	awaitState(t, manager, "WATCHDOG=1")
 	url := "http://" + address
 
-	await(t, url+"/healthz", http.StatusOK, "[+]socket ok")
-	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
+	awaitAnswer(t, url+"/healthz", http.StatusOK, "[+]socket ok")
+	awaitAnswer(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
 	awaitMode(t, listen, 0o600)
 	awaitMode(t, filepath.Join(dir, "handlers", "agent-registration.sock"), 0o600)
 	stopRuntime := serveRuntime(t, runtimeSocket)
-	await(t, url+"/readyz", http.StatusOK, "[+]cri ok", "[!]informers: pods, nodes, configurations.akri.sh, deviceslices.kubeslot.io, slotclaims.kubeslot.io not read")
+	awaitAnswer(t, url+"/readyz", http.StatusOK, "[+]cri ok",
+		"[!]informers: pods, nodes, configurations.akri.sh, deviceslices.kubeslot.io, slotclaims.kubeslot.io not read")
 	awaitMode(t, listen, 0o660) // as the runtime's
-	await(t, url+"/metrics", http.StatusOK, `kubecri_rpc_duration_seconds_count{method="runtime.v1.RuntimeService/Version"}`,
+	awaitAnswer(t, url+"/metrics", http.StatusOK,
+		`kubecri_rpc_duration_seconds_count{method="runtime.v1.RuntimeService/Version"}`,
 		`kubecri_rpc_errors_total{code="Unavailable",method="runtime.v1.RuntimeService/Version"}`, "kubecri_claims_held 0", "go_goroutines", "rest_client_requests_total")
 	stopRuntime()
-	await(t, url+"/healthz", http.StatusOK)
-	await(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
+	awaitAnswer(t, url+"/healthz", http.StatusOK)
+	awaitAnswer(t, url+"/readyz", http.StatusServiceUnavailable, "[-]cri failed")
 	if err := os.Remove(listen); err != nil {
 		t.Fatal(err)
 	}
-	await(t, url+"/healthz", http.StatusServiceUnavailable, "[-]socket failed", "restart kubecri")
+	awaitAnswer(t, url+"/healthz", http.StatusServiceUnavailable, "[-]socket failed", "restart kubecri")
 }
 
 // In each mode kubecri begins and ends without API server, runtime and kubelet, and says what is missing.
@@ -233,8 +226,8 @@ func TestModesWithoutAnything(t *testing.T) {
 			if strings.HasPrefix(says[0], "[-]") {
 				code = http.StatusServiceUnavailable
 			}
-			await(t, "http://"+address+"/healthz", http.StatusOK)
-			await(t, "http://"+address+"/readyz", code, says...)
+			awaitAnswer(t, "http://"+address+"/healthz", http.StatusOK)
+			awaitAnswer(t, "http://"+address+"/readyz", code, says...)
 			stop()
 			if err := <-ended; err != nil {
 				t.Error(err)

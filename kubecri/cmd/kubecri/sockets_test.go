@@ -9,13 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/plugins/remote"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	ourfake "github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 )
@@ -74,19 +74,15 @@ func TestFollowHolders(t *testing.T) {
 	followed := make(chan struct{})
 	go func() { defer close(followed); c.followHolders(ctx, func() { changed <- struct{}{} }) }()
 	c.Start(ctx.Done())
-	await := func(n int) {
+	held := func(n int) {
 		t.Helper()
-		if wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true,
-			func(context.Context) (bool, error) {
-				all, ok := c.holders()
-				return ok && len(all) == n, nil
-			}) != nil {
+		await.That(t, fmt.Sprint(n, " holders"), func() (bool, string) {
 			all, ok := c.holders()
-			t.Fatalf("%v, %t; want %d", all, ok, n)
-		}
+			return ok && len(all) == n, fmt.Sprint(all)
+		})
 		<-changed
 	}
-	await(1)
+	held(1)
 	<-followed
 	for len(changed) > 0 {
 		<-changed
@@ -96,7 +92,7 @@ func TestFollowHolders(t *testing.T) {
 	if _, err := pods.Update(ctx, failed, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(0)
+	held(0)
 }
 
 // A required plugin that is away is named in /readyz, as advice: other containers can be created.
@@ -115,14 +111,8 @@ func TestReadyzNamesPluginsThatAreAway(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); sockets.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for _, check := range (&node{cluster: c, plugins: plugins}).endpoints().Ready {
-		if check.Name != "device-plugins" {
-			continue
-		}
-		if err := check.Run(ctx); !check.Advice || err == nil ||
-			!strings.Contains(err.Error(), `plugin "gone" is away since`) ||
-			strings.Contains(err.Error(), "optional") {
-			t.Errorf("advice %t, %v", check.Advice, err)
-		}
+	err = devicePluginsAdvice(ctx, t, &node{cluster: c, plugins: plugins})
+	if err == nil || !strings.Contains(err.Error(), `plugin "gone" is away since`) || strings.Contains(err.Error(), "optional") {
+		t.Error(err)
 	}
 }

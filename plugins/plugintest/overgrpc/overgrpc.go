@@ -5,6 +5,7 @@ package overgrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -15,18 +16,15 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/plugins/server"
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
 	"github.com/kubeslot/kubeslot/types/devicescheduler"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
-const (
-	// deadline is how long a plugin may take to be ready.
-	deadline = 2 * time.Minute
-	// lookInterval is how often a device is asked what the node has.
-	lookInterval = 10 * time.Millisecond
-)
+// lookInterval is how often a device is asked what the node has.
+const lookInterval = 10 * time.Millisecond
 
 // Scheduler returns a host that asks the scheduler's half over gRPC.
 func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...string) *host.Host {
@@ -39,7 +37,7 @@ func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...str
 		Folder: serve(t, server.Scheduler(s, resources...)),
 		Half:   registration.Half_SCHEDULER,
 		Added: func(p *remote.Plugin) remote.Handler {
-			half, err := remote.NewScheduler(h, p, deadline)
+			half, err := remote.NewScheduler(h, p, await.Patience)
 			if err != nil {
 				t.Error(err)
 			}
@@ -130,15 +128,11 @@ func (n *node) UpdateNodeInfo(info *types.NodeInfo) error {
 	}
 	n.Unlock()
 	defer n.Lock()
-	for end := time.Now().Add(deadline); ; time.Sleep(time.Millisecond) {
+	await.That(n.t, fmt.Sprintf("the host to know %v of the node", now), func() (bool, string) {
 		err := n.host.UpdateNodeInfo(info)
-		if err == nil && reflect.DeepEqual(info, now) {
-			return nil
-		}
-		if time.Now().After(end) {
-			n.t.Fatalf("the host knows %v, %v of the node, and the plugin says %v", info, err, now)
-		}
-	}
+		return err == nil && reflect.DeepEqual(info, now), fmt.Sprint(info, err)
+	})
+	return nil
 }
 
 // OwnVariables returns those that the host knows.
@@ -191,16 +185,16 @@ func serve(t testing.TB, p server.Plugin) (folder string) {
 func connect(t testing.TB, s *remote.Sockets) error {
 	t.Helper()
 	run(t, s.Run)
-	for end := time.Now().Add(deadline); ; time.Sleep(time.Millisecond) {
-		if plugins := s.Plugins(); len(plugins) > 0 {
-			if err := plugins[0].Away(); err == nil || strings.Contains(err.Error(), " failed in Start: ") {
-				return own(err)
-			}
+	var away error
+	await.That(t, "the plugin to be ready", func() (bool, string) {
+		plugins := s.Plugins()
+		if len(plugins) == 0 {
+			return false, fmt.Sprint(s.Away())
 		}
-		if time.Now().After(end) {
-			t.Fatal("the plugin is not ready: ", s.Away())
-		}
-	}
+		away = plugins[0].Away()
+		return away == nil || strings.Contains(away.Error(), " failed in Start: "), fmt.Sprint(away)
+	})
+	return own(away)
 }
 
 // run runs f until the test ends, what was run last first.

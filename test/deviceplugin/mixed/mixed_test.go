@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/test/cluster"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
@@ -230,20 +231,7 @@ func (r *rig) check(err error) {
 
 func (r *rig) await(what string, ok func() (bool, string)) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		done, seen := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.Fatalf("waited %s for %s; last seen: %s", patience, what, seen)
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-r.ctx.Done():
-			r.Fatal(r.ctx.Err())
-		}
-	}
+	await.Within(r.T, patience, what, ok)
 }
 
 func (r *rig) node(name string) *corev1.Node {

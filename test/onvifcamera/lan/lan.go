@@ -14,11 +14,12 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 const inNamespace = "KUBESLOT_TEST_LAN"
@@ -258,11 +259,11 @@ func (l *LAN) plugIn(ns netns.NsHandle, name string) *Host {
 	}
 	l.awaitUp(l.hub, h.index)
 	l.awaitUp(inside, link.Attrs().Index)
-	l.await("an IPv6 address of link scope on "+name, func() (bool, error) {
+	await.That(l.t, "an IPv6 address of link scope on "+name, func() (bool, string) {
 		addresses, err := inside.AddrList(link, netlink.FAMILY_V6)
 		return slices.ContainsFunc(addresses, func(a netlink.Addr) bool {
 			return a.IP.IsLinkLocalUnicast() && a.Flags&unix.IFA_F_TENTATIVE == 0
-		}), err
+		}), fmt.Sprint(addresses, err)
 	})
 	return h
 }
@@ -271,26 +272,10 @@ func (l *LAN) plugIn(ns netns.NsHandle, name string) *Host {
 // second: the bridge forwards nothing before.
 func (l *LAN) awaitUp(h *netlink.Handle, index int) {
 	l.t.Helper()
-	l.await(fmt.Sprintf("interface %d to be up", index), func() (bool, error) {
+	await.That(l.t, fmt.Sprintf("interface %d to be up", index), func() (bool, string) {
 		link, err := h.LinkByIndex(index)
-		return err == nil && link.Attrs().OperState == netlink.OperUp, err
+		return err == nil && link.Attrs().OperState == netlink.OperUp, fmt.Sprint(err)
 	})
-}
-
-func (l *LAN) await(what string, condition func() (bool, error)) {
-	l.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
-		ok, err := condition()
-		if err != nil {
-			l.t.Fatalf("waiting for %s: %v", what, err)
-		}
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("waited a minute in vain for %s", what)
-		}
-	}
 }
 
 // Do runs fn on a thread that is in the host's namespace: sockets that fn opens
