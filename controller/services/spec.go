@@ -117,6 +117,7 @@ func mustBeMadeAnew(old, now *corev1.ServiceSpec) bool {
 		return false
 	}
 	balanced := old.Type == corev1.ServiceTypeLoadBalancer && now.Type == old.Type
-	return balanced && !ptr.Equal(old.LoadBalancerClass, now.LoadBalancerClass) || hasClusterIP(old) != hasClusterIP(now) ||
+	return balanced && !ptr.Equal(old.LoadBalancerClass, now.LoadBalancerClass) ||
+		hasClusterIP(old) != hasClusterIP(now) ||
 		hasClusterIP(now) && now.ClusterIP != "" && old.ClusterIP != "" && now.ClusterIP != old.ClusterIP
 }

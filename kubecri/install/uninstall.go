@@ -73,12 +73,11 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 		paths.CDIDir, paths.HandlersDir, paths.KubeletDir, hostinstall.EnvFile))
 	health := hostinstall.Health{Node: name}
 	api, unreachable := connection.NewClients(env["KUBECONFIG"])
-	ready := false
 	if unreachable == nil {
-		ready, unreachable = nodeReady(ctx, api.Kube, name)
-	}
-	if ready {
-		health.Kube = api.Kube
+		var ready bool
+		if ready, unreachable = nodeReady(ctx, api.Kube, name); ready {
+			health.Kube = api.Kube
+		}
 	}
 	if unreachable == nil {
 		plan.Notes = append(plan.Notes, podsWithDevices(ctx, api.Kube, name)...)
