@@ -46,9 +46,10 @@ func decideJobs(f *facts, jobs []*batchv1.Job) jobPlan {
 	}
 	var current *batchv1.Job
 	for _, job := range jobs {
-		switch hash := job.Annotations[naming.SpecHash]; {
-		case hash == f.spec.hash,
-			hash == "" && job.Name == naming.Job(f.instance.Name, f.configuration.Generation): // Akri's, of this spec
+		switch {
+		// The name has the generation: one of this has this spec, whatever its annotation. Akri's have none.
+		case job.Annotations[naming.SpecHash] == f.spec.hash,
+			job.Name == naming.Job(f.instance.Name, f.configuration.Generation):
 			current = job
 		case (isFinished(job) || isHeld(job)) && job.DeletionTimestamp == nil:
 			p.remove = append(p.remove, job)

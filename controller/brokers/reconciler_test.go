@@ -252,6 +252,13 @@ func TestRefusedBrokers(t *testing.T) {
 	if result, err := r.reconcile(); err != nil || result.RequeueAfter != 0 || r.told() != "" || len(r.writes) != 1 {
 		t.Errorf("the namespace is going: %+v, %v, writes %q, want one try", result, err, r.writes)
 	}
+	r = newRig(t, theInstance())
+	r.inv.SetConfiguration(jobConfiguration(1, jobSpec))
+	r.found("a")
+	r.refuse = func(string) error { return terminating }
+	if result, err := r.reconcile(); err != nil || result.RequeueAfter != 0 || r.told() != "" || len(r.writes) != 1 {
+		t.Errorf("a Job, as the namespace is going: %+v, %v, writes %q, want one try, of which nothing is noted", result, err, r.writes)
+	}
 }
 
 // A pod of the name that is not the Instance's is left alone.

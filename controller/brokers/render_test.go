@@ -229,7 +229,7 @@ func TestNodesThatAreRefused(t *testing.T) {
 	const affinity = `{"containers":[{"name":"b"}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` +
 		`{"matchExpressions":[{"key":"disk","operator":"Exists"}]},{"matchExpressions":[{"key":"name","operator":"%s","values":["a"]}]}]}}}}`
 	for spec, want := range map[string]string{
-		`{"nodeName":"a","containers":[{"name":"b"}]}`: `spec.brokerSpec.brokerPodSpec.nodeName: "a": the controller chooses the node; use nodeSelector or affinity`,
+		`{"nodeName":"a","containers":[{"name":"b"}]}`: `spec.brokerSpec.brokerPodSpec.nodeName: Forbidden: the controller chooses the node; use nodeSelector or affinity`,
 		fmt.Sprintf(affinity, "in"):                    `spec.brokerSpec.brokerPodSpec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[1].matchExpressions[0].operator: Unsupported value: "in"`,
 		fmt.Sprintf(affinity, "In"):                    "",
 	} {

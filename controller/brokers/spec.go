@@ -2,7 +2,6 @@ package brokers
 
 import (
 	"encoding/json"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -53,7 +52,7 @@ func parse(c *akriv0.Configuration) *spec {
 	case akriv0.IsSet(b.BrokerPodSpec):
 		raw, s.pod = b.BrokerPodSpec.Raw, &corev1.PodSpec{}
 		if s.err = brokerspec.Decode(podSpecPath, raw, s.pod); s.err == nil {
-			s.err = checkNode(s.pod)
+			s.err = brokerspec.CheckNode(field.NewPath(podSpecPath), s.pod)
 		}
 		template = s.pod
 	case akriv0.IsSet(b.BrokerJobSpec):
@@ -87,15 +86,6 @@ func parse(c *akriv0.Configuration) *spec {
 
 // podSpecPath is where a Configuration has the spec of its broker pods.
 const podSpecPath = "spec.brokerSpec.brokerPodSpec"
-
-// checkNode checks what a pod's spec says of its node: a node that is named would get
-// the pod of every other, and an affinity that cannot be read matches none, unseen.
-func checkNode(p *corev1.PodSpec) error {
-	if p.NodeName != "" {
-		return fmt.Errorf("%s.nodeName: %q: the controller chooses the node; use nodeSelector or affinity", podSpecPath, p.NodeName)
-	}
-	return brokerspec.CheckNodeAffinity(field.NewPath(podSpecPath), p)
-}
 
 func propertiesText(properties map[string]string) string {
 	if len(properties) == 0 {

@@ -40,9 +40,13 @@ func Canonical(raw []byte) string {
 	return string(text)
 }
 
-// CheckNodeAffinity says what is wrong with the node affinity of a pod's spec, which is at the path: one that
-// cannot be read matches no node, unseen.
-func CheckNodeAffinity(path *field.Path, p *corev1.PodSpec) error {
+// CheckNode says what is wrong with what a pod's spec, which is at the path, says of its node: a node that is named
+// would get the pod of every other, and an affinity that cannot be read matches none, unseen. The error is a
+// *field.Error, or has some.
+func CheckNode(path *field.Path, p *corev1.PodSpec) error {
+	if p.NodeName != "" {
+		return field.Forbidden(path.Child("nodeName"), "the controller chooses the node; use nodeSelector or affinity")
+	}
 	if p.Affinity == nil || p.Affinity.NodeAffinity == nil {
 		return nil
 	}

@@ -86,9 +86,13 @@ func (r *Classes) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	name := request.Name
 	c := r.Inventory.InForce(name)
 	want := class(c, r.Version())
-	if !r.mayHave(name, want != nil) {
+	r.mu.Lock()
+	before, has := r.made[name]
+	r.mu.Unlock()
+	if want == nil && !has {
 		return reconcile.Result{}, nil
 	}
+	r.note(c, name, true, before) // from now on it may have one, also if an answer is lost
 	problem, err := r.write(ctx, name, want)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -129,17 +133,6 @@ func (r *Classes) list(ctx context.Context) error {
 	}
 	r.listed = true
 	return nil
-}
-
-// mayHave reports whether a Configuration has or may have a DeviceClass; wanted says that it is to have one.
-func (r *Classes) mayHave(configuration string, wanted bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, has := r.made[configuration]
-	if wanted && !has {
-		r.made[configuration] = ""
-	}
-	return wanted || has
 }
 
 // isOurs reports whether the DeviceClass is one that a controller made for the Configuration.
@@ -203,9 +196,8 @@ func (r *Classes) advertised(ctx context.Context, resource corev1.ResourceName) 
 		}
 		for i := range nodes.Items {
 			if n := nodes.Items[i].Status.Allocatable[resource]; !n.IsZero() {
-				return fmt.Sprintf("node %s advertises %s %s still, so that pods which request it wait: "+
-					"kubecri withdraws it "+
-					"within a minute; if it does not run there, start it, or delete the node",
+				return fmt.Sprintf("node %s advertises %s %s still, so that pods which request it wait: kubecri "+
+					"withdraws it within a minute; if it does not run there, start it, or delete the node",
 					nodes.Items[i].Name, &n, resource), nil
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
@@ -126,18 +127,15 @@ func slots(capacity int) map[resourceapi.QualifiedName]resourceapi.DeviceCapacit
 
 // nodesWithHostnames selects the nodes of which the hostname is known; nil for none.
 func nodesWithHostnames(nodes []string, hostname func(node string) string) *corev1.NodeSelector {
-	var names []string
+	names := sets.New[string]()
 	for _, node := range nodes {
-		if name := hostname(node); name != "" {
-			names = append(names, name)
-		}
+		names.Insert(hostname(node))
 	}
-	if len(names) == 0 {
+	if names.Delete("").Len() == 0 {
 		return nil
 	}
-	slices.Sort(names)
 	return oneTerm(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: slices.Compact(names)}}})
+		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: sets.List(names)}}})
 }
 
 // nodesLabelled selects the nodes with all the labels; nil, which is all nodes, for none.

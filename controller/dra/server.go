@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -49,7 +50,6 @@ func (s *Server) TooOld() string {
 	if v == nil || v.AtLeast(v1alpha1.DRAMinVersion) {
 		return ""
 	}
-	return "spec.allocator DRA needs Kubernetes " + v1alpha1.DRAMinVersion.String() +
-		" or newer, and the API server is " +
-		v.String() + ": upgrade it, or set spec.allocator to Slots"
+	return fmt.Sprintf("spec.allocator DRA needs Kubernetes %s or newer, and the API server is %s: upgrade it, or set "+
+		"spec.allocator to Slots", v1alpha1.DRAMinVersion, v)
 }

@@ -35,8 +35,8 @@ type Summary struct {
 	Nowhere bool
 }
 
-// maxPropertyNames bounds how many names of properties are looked at, which a node may make up, and
-// maxWithheld how many of them are told.
+// maxPropertyNames bounds how many names of properties are remembered, which a node may make up, and
+// maxWithheld how many of them are named.
 const maxPropertyNames, maxWithheld = 1000, 10
 
 // NodeProblem is one node's problem with a Configuration.
@@ -67,7 +67,7 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 		return s
 	}
 	firstLeftOut := ""
-	names := map[string]bool{} // of properties: whether they are withheld
+	names := map[string]bool{} // of properties: whether they are withheld; the first that were met
 	for instance := range named.instances {
 		r := v.records[instance]
 		v.judge(r, named)
@@ -75,8 +75,16 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 			s.Instances++
 			s.Slots += named.owner.Spec.Slots()
 			for name := range r.first.Properties {
-				if _, known := names[name]; !known && len(names) < maxPropertyNames {
-					names[name] = !named.owner.Spec.MayBeVariable(name)
+				withheld, known := names[name]
+				if !known {
+					withheld = !named.owner.Spec.MayBeVariable(name)
+				}
+				if len(names) < maxPropertyNames {
+					names[name] = withheld
+				}
+				if at, listed := slices.BinarySearch(s.Withheld, name); withheld && !listed {
+					s.Withheld = slices.Insert(s.Withheld, at, name)
+					s.Withheld = s.Withheld[:min(len(s.Withheld), maxWithheld)]
 				}
 			}
 		}
@@ -89,9 +97,6 @@ func (v *Inventory) Summary(of types.NamespacedName) Summary {
 			}
 		}
 	}
-	maps.DeleteFunc(names, func(_ string, withheld bool) bool { return !withheld })
-	s.Withheld = slices.Sorted(maps.Keys(names))
-	s.Withheld = s.Withheld[:min(len(s.Withheld), maxWithheld)]
 	s.Nodes = v.nodesReaching(named)
 	s.Problems, s.WithoutHandler = v.problemsOf(named.owner)
 	s.Nowhere = named.owner.Spec.HandlerOnEach() && len(v.nodes) > 0 && !v.handlerSelects(named.owner)

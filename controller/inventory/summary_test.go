@@ -242,3 +242,21 @@ func TestHandlerNodeSelectorThatSelectsNoNode(t *testing.T) {
 		}
 	}
 }
+
+// However many names a node makes up for properties, the same few are named each time: each change is a write.
+func TestManyWithheldProperties(t *testing.T) {
+	v := New()
+	v.SetConfiguration(configuration("default", "cam", nil))
+	d := device("foo0", true, "")
+	d.Properties = map[string]string{}
+	for i := range 3000 {
+		d.Properties[fmt.Sprintf("X%04d", i)] = "x"
+	}
+	v.SetSlice(sliceAt(0, "a-0", "a", d))
+	for range 3 {
+		got := v.Summary(types.NamespacedName{Namespace: "default", Name: "cam"}).Withheld
+		if len(got) != maxWithheld || got[0] != "X0000" || got[maxWithheld-1] != "X0009" {
+			t.Fatalf("withheld: %q", got)
+		}
+	}
+}

@@ -17,8 +17,10 @@ type account struct {
 	used      int
 	waiting   []*waiter          // the oldest first
 	waiters   map[string]*waiter // by Instance's name
-	// changed is set when there may be room that nobody waiting was offered.
+	// changed is set when there may be room that nobody waiting was offered, and next is who is offered it next when
+	// serve was not done with that.
 	changed bool
+	next    *waiter
 }
 
 // waiter is an Instance that is to have more than there is room for.
@@ -134,28 +136,38 @@ func (a *account) stopWaiting(instance string) *waiter {
 	return w
 }
 
-// serve keeps room, if there is any, for those that have waited longest, and returns them.
-func (a *account) serve() []types.NamespacedName {
-	if !a.changed {
-		return nil
-	}
-	a.changed = false
-	var woken []types.NamespacedName
-	for _, w := range a.waiting {
-		if a.used >= a.limit.Total {
-			break
+// maxLooks is about how many nodes serve looks at: thousands may wait, for thousands of nodes each. Tests lower it.
+var maxLooks = 100_000
+
+// serve keeps room, if there is any, for those that have waited longest, and returns them. It returns the one that it
+// did not come to, too, which has no room kept: serve goes on when something is decided about it.
+func (a *account) serve() (woken []types.NamespacedName) {
+	for looks := 0; a.changed || a.next != nil; {
+		if a.next == nil {
+			a.changed, a.next = false, &waiter{} // the oldest of all
 		}
-		if w.called || !a.call(w) {
-			continue
+		from, _ := slices.BinarySearchFunc(a.waiting, a.next, older)
+		a.next = nil
+		for _, w := range a.waiting[from:] {
+			if a.used >= a.limit.Total {
+				break
+			}
+			key := types.NamespacedName{Namespace: a.namespace, Name: w.instance}
+			if looks >= maxLooks {
+				a.next = w
+				return append(woken, key)
+			}
+			if looks += 1 + len(w.nodes); w.called || !a.call(w) {
+				continue
+			}
+			a.add(w.node, w.need)
+			woken = append(woken, key)
 		}
-		a.add(w.node, w.need)
-		woken = append(woken, types.NamespacedName{Namespace: a.namespace, Name: w.instance})
 	}
 	return woken
 }
 
-// call finds room for one that waits. At most Limit.Total/Limit.PerNode of its nodes were
-// full, so that few are looked at.
+// call finds room for one that waits, on its nodes that were full.
 func (a *account) call(w *waiter) bool {
 	if w.byTotal && a.hasRoomOn("", w.need) {
 		w.called, w.node = true, ""

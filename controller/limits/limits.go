@@ -51,8 +51,8 @@ type Keeper struct {
 	// existing returns what the cache shows of all Instances of a Configuration, by name. It
 	// is called once for each Configuration, before the first decision.
 	existing func(configuration types.NamespacedName) (map[string]Places, error)
-	// wake is called, without the lock, with each Instance that waited and now has room,
-	// which is kept for it until something is decided about it.
+	// wake is called, without the lock, with each Instance that waited and now has room, which is kept for it until
+	// something is decided about it, and with one that may have room. Something has to be decided about each.
 	wake func(types.NamespacedName)
 
 	mu sync.Mutex

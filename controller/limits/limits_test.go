@@ -142,6 +142,34 @@ func TestTotal(t *testing.T) {
 	r.expect("they have room", r.want("i3", 7, 1, "n3")+r.want("i4", 6, 1, "n4"), "n3n4")
 }
 
+// However many wait for however many nodes, not all are looked at under the lock: one that is not is woken to go on.
+func TestManyWait(t *testing.T) {
+	defer func(before int) { maxLooks = before }(maxLooks)
+	maxLooks = 6 // two that wait for two nodes
+	r := newRig(t, Limit{PerNode: 1, Total: 100})
+	r.want("a", 1, 1, "n1")
+	r.want("b", 1, 1, "n2")
+	r.want("c", 1, 1, "n3")
+	for i := range 5 {
+		r.want(fmt.Sprint("i", i), i, 1, "n1", "n2")
+	}
+	r.want("last", 9, 1, "n3")
+	r.gone("c")
+	r.expectWoken("the third has not been looked at", "i2")
+	r.expect("it has no room", r.want("i2", 2, 1, "n1", "n2"), "")
+	r.expectWoken("it is looked at again, and the next", "i4")
+	r.gone("a")
+	r.expectWoken("one has gone meanwhile: those that were not looked at have their turn first", "i4", "last", "i1")
+	r.expect("who was woken", r.want("i4", 4, 1, "n1", "n2")+r.want("last", 9, 1, "n3"), "n1n3")
+	for looks := 0; len(r.woken) > 0; looks++ {
+		name := r.woken[0]
+		if r.woken = r.woken[1:]; looks > 10 {
+			t.Fatal("they wake each other without end")
+		}
+		r.expect(name, r.want(name, int(name[1]-'0'), 1, "n1", "n2"), map[bool]string{true: "n1"}[name == "i4"])
+	}
+}
+
 // A restarted controller counts what exists before it makes anything.
 func TestRestart(t *testing.T) {
 	r := newRig(t, Limit{PerNode: 1, Total: 2})

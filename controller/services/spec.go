@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
@@ -92,6 +93,9 @@ func keepAllocated(old, now *corev1.ServiceSpec) {
 			p.NodePort = allocated[of(p)]
 		}
 	}
+	if now.LoadBalancerClass == nil && now.Type == old.Type { // which cannot be changed
+		now.LoadBalancerClass = old.LoadBalancerClass
+	}
 	if now.HealthCheckNodePort == 0 && old.ExternalTrafficPolicy == now.ExternalTrafficPolicy {
 		now.HealthCheckNodePort = old.HealthCheckNodePort
 	}
@@ -106,12 +110,14 @@ func hasNodePorts(s *corev1.ServiceSpec) bool {
 }
 
 // mustBeMadeAnew reports whether a Service cannot be changed into another: between
-// having a cluster IP, another one, and none.
+// having a cluster IP, another one, and none, or to another class of load balancers.
 func mustBeMadeAnew(old, now *corev1.ServiceSpec) bool {
 	external := corev1.ServiceTypeExternalName
 	if old.Type == external || now.Type == external {
 		return false
 	}
-	return hasClusterIP(old) != hasClusterIP(now) ||
+	balanced := old.Type == corev1.ServiceTypeLoadBalancer && now.Type == old.Type
+	return balanced && !ptr.Equal(old.LoadBalancerClass, now.LoadBalancerClass) ||
+		hasClusterIP(old) != hasClusterIP(now) ||
 		hasClusterIP(now) && now.ClusterIP != "" && old.ClusterIP != "" && now.ClusterIP != old.ClusterIP
 }

@@ -26,17 +26,17 @@ func broker(f *Findings, path *field.Path, spec *akriv0.ConfigurationSpec) {
 	case akriv0.IsSet(b.BrokerPodSpec):
 		path := path.Child("brokerPodSpec")
 		var p corev1.PodSpec
-		if errs := decode(path, b.BrokerPodSpec.Raw, &p); len(errs) > 0 {
-			f.Errors = append(f.Errors, errs...)
+		if !f.decode(path, b.BrokerPodSpec.Raw, &p) {
 			return
 		}
 		pod(f, path, &p, false, spec.Slots())
-		f.Errors = append(f.Errors, node(path, &p)...)
+		if err := brokerspec.CheckNode(path, &p); err != nil {
+			f.Errors = append(f.Errors, fieldErrors(path.Child("affinity"), err)...)
+		}
 	case akriv0.IsSet(b.BrokerJobSpec):
 		path := path.Child("brokerJobSpec")
 		var j batchv1.JobSpec
-		if errs := decode(path, b.BrokerJobSpec.Raw, &j); len(errs) > 0 {
-			f.Errors = append(f.Errors, errs...)
+		if !f.decode(path, b.BrokerJobSpec.Raw, &j) {
 			return
 		}
 		job(f, path, &j, spec.Slots())
@@ -145,16 +145,4 @@ func resources(path *field.Path, r *corev1.ResourceRequirements) (errs field.Err
 	}
 	sortByField(errs) // maps have no order
 	return errs
-}
-
-// node checks what a Pod says of its node: one that is named would get the brokers of
-// all others, and an affinity that cannot be read matches none, unseen.
-func node(path *field.Path, p *corev1.PodSpec) field.ErrorList {
-	if p.NodeName != "" {
-		return field.ErrorList{field.Forbidden(path.Child("nodeName"), "the controller chooses the node; use nodeSelector or affinity")}
-	}
-	if err := brokerspec.CheckNodeAffinity(path, p); err != nil {
-		return fieldErrors(path.Child("affinity"), err)
-	}
-	return nil
 }

@@ -114,7 +114,7 @@ func TestHostileDetails(t *testing.T) {
 			go func() {
 				answer <- c.Check(&akriv0.Configuration{Spec: akriv0.ConfigurationSpec{DiscoveryHandler: handler}})
 			}()
-			found := await.Next(t, "an answer", answer)
+			found := await.Next(t, "an answer", answer).Bounded()
 			if len(found.Errors) > maxFindings || len(found.Warnings) > maxFindings+1 {
 				t.Errorf("%d errors, %d warnings", len(found.Errors), len(found.Warnings))
 			}

@@ -22,8 +22,7 @@ var serviceTypes = []corev1.ServiceType{
 // server takes.
 func service(f *Findings, path *field.Path, raw []byte) {
 	var s corev1.ServiceSpec
-	if errs := decode(path, raw, &s); len(errs) > 0 {
-		f.Errors = append(f.Errors, errs...)
+	if !f.decode(path, raw, &s) {
 		return
 	}
 	if s.Type != "" && !slices.Contains(serviceTypes, s.Type) {

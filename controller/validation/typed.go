@@ -20,6 +20,15 @@ import (
 // but unknown fields.
 const maxTypedErrors = 20
 
+// decode is decode, which adds to the findings. It reports whether into is filled.
+func (f *Findings) decode(path *field.Path, raw []byte, into any) bool {
+	errs := decode(path, raw, into)
+	if f.Errors = append(f.Errors, errs...); len(errs) >= maxTypedErrors {
+		f.more = append(f.more, path.String())
+	}
+	return len(errs) == 0
+}
+
 // decode reads raw JSON into a Go type of Kubernetes' API, and returns an error for each
 // field that the type does not have and each value of another type, with the field's
 // path. into is filled only when there are none. It refuses what

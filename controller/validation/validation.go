@@ -27,6 +27,8 @@ type Findings struct {
 	Errors field.ErrorList
 	// Warnings are what may not be meant.
 	Warnings []string
+	// more are the fields below which there may be further errors: the specs that have too many to list.
+	more []string
 }
 
 // Checker checks Configurations. It is safe for concurrent use.
@@ -53,7 +55,8 @@ func NewChecker(handlers []string) (*Checker, error) {
 // Handlers are the names of the discovery handlers whose details can be checked, sorted.
 func Handlers() []string { return slices.Sorted(maps.Keys(known)) }
 
-// Check checks a Configuration, which may be any that the API server could have stored.
+// Check checks a Configuration, which may be any that the API server could have stored. See Bounded for who shows all
+// that it finds.
 func (c *Checker) Check(of *akriv0.Configuration) Findings {
 	var f Findings
 	spec := field.NewPath("spec")
@@ -88,14 +91,15 @@ func (c *Checker) Check(of *akriv0.Configuration) Findings {
 			}
 		}
 	}
-	return f.bounded()
+	return f
 }
 
 // maxFindings bounds the errors and the warnings of one Configuration, which may have
 // as many fields as 1.5 MiB hold.
 const maxFindings = 50
 
-func (f Findings) bounded() Findings {
+// Bounded are the first of the errors and the warnings.
+func (f Findings) Bounded() Findings {
 	if len(f.Errors) > maxFindings {
 		f.Errors = f.Errors[:maxFindings:maxFindings]
 	}
@@ -119,7 +123,8 @@ func brokerProperties(path *field.Path, properties map[string]string) (errs fiel
 }
 
 // Without returns the findings with the errors that others has too as warnings: they
-// were there before, and do not keep anything else from being changed.
+// were there before, and do not keep anything else from being changed. So with those of a spec that had too many to
+// tell which are new.
 func (f Findings) Without(others Findings) Findings {
 	before := map[string]bool{}
 	for _, err := range others.Errors {
@@ -127,7 +132,8 @@ func (f Findings) Without(others Findings) Findings {
 	}
 	kept := Findings{Warnings: slices.Clone(f.Warnings)}
 	for _, err := range f.Errors {
-		if before[err.Error()] {
+		of := func(spec string) bool { return strings.HasPrefix(err.Field, spec) }
+		if before[err.Error()] || slices.ContainsFunc(others.more, of) {
 			kept.Warnings = append(kept.Warnings, err.Error())
 			continue
 		}

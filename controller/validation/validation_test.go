@@ -175,7 +175,7 @@ func TestManyErrors(t *testing.T) {
 	for i := range 10_000 {
 		c.Spec.BrokerProperties[fmt.Sprint(i, "=")] = ""
 	}
-	if found := checker(t).Check(c); len(found.Errors) != maxFindings || len(found.Message()) > 4000 {
+	if found := checker(t).Check(c).Bounded(); len(found.Errors) != maxFindings || len(found.Message()) > 4000 {
 		t.Errorf("%d errors, a message of %d bytes", len(found.Errors), len(found.Message()))
 	}
 }
@@ -193,6 +193,32 @@ func TestWithout(t *testing.T) {
 	worse := c.Check(bad(", nodName: x")).Without(c.Check(bad("")))
 	if len(worse.Errors) != 1 || worse.Errors[0].Field != "spec.brokerSpec.brokerPodSpec.nodName" || len(worse.Warnings) != 1 {
 		t.Errorf("another error: %+v", worse)
+	}
+	many := func(n int, more string) Findings {
+		found := configuration(t, `{discoveryHandler: {name: sonar}, brokerProperties: {aaa: ""}}`)
+		for i := range n {
+			found.Spec.BrokerProperties[fmt.Sprintf("b%03d=", i)] = ""
+		}
+		found.Spec.BrokerProperties[more] = ""
+		return c.Check(found)
+	}
+	if beyond := many(60, "z=").Without(many(60, "ok")); len(beyond.Errors) != 1 || !strings.Contains(beyond.Message(), "z=") {
+		t.Errorf("a new error, after more than are shown: %+v", beyond.Errors)
+	}
+	if fewer := many(55, "ok").Without(many(60, "ok")); len(fewer.Errors) > 0 {
+		t.Errorf("one of more errors than are shown is mended: %+v", fewer.Errors)
+	}
+	foreign := func(first, n int, more string) Findings {
+		for i := range n {
+			more += fmt.Sprintf(", x%02d: 1", first+i)
+		}
+		return c.Check(bad(more))
+	}
+	if mended := foreign(1, 29, "").Without(foreign(0, 30, "")); len(mended.Errors) > 0 || len(mended.Warnings) == 0 {
+		t.Errorf("one field of a spec of too many wrong ones is mended: %+v", mended)
+	}
+	if worse := foreign(0, 30, "").Without(foreign(0, 2, "")); len(worse.Errors) == 0 {
+		t.Error("too many wrong fields are added")
 	}
 }
 

@@ -80,12 +80,20 @@ func New(name string, created time.Time) *Document {
 var notID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 // Add lists a package, unless it is listed, with its relationship to what has the ID from, and
-// returns its ID. The package needs none.
+// returns its ID. The package needs none: where two would have the same, the second has a number behind it.
 func (d *Document) Add(from, relation string, p Package) string {
-	p.ID = "SPDXRef-" + notID.ReplaceAllString(strings.TrimSuffix(p.Name+"-"+p.Version, "-"), "-")
-	p.Location = "NOASSERTION"
-	if !slices.ContainsFunc(d.Packages, func(there Package) bool { return there.ID == p.ID }) {
-		d.Packages = append(d.Packages, p)
+	id := "SPDXRef-" + notID.ReplaceAllString(strings.TrimSuffix(p.Name+"-"+p.Version, "-"), "-")
+	p.ID, p.Location = id, "NOASSERTION"
+	for n := 2; ; n++ {
+		at := slices.IndexFunc(d.Packages, func(there Package) bool { return there.ID == p.ID })
+		if at < 0 {
+			d.Packages = append(d.Packages, p)
+			break
+		}
+		if d.Packages[at].Name == p.Name && d.Packages[at].Version == p.Version {
+			break
+		}
+		p.ID = fmt.Sprintf("%s-%d", id, n)
 	}
 	if r := (Relationship{from, relation, p.ID}); from != p.ID && !slices.Contains(d.Relationships, r) {
 		d.Relationships = append(d.Relationships, r)

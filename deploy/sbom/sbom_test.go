@@ -67,3 +67,18 @@ func TestAddTwice(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// Packages whose names differ only in what an ID cannot have are listed each, once.
+func TestIDs(t *testing.T) {
+	d := New("program", time.Time{})
+	ids := map[string]bool{}
+	for range 2 {
+		for _, p := range []Package{{Name: "x/y_z", Version: "v1"}, {Name: "x/y-z", Version: "v1"}, {Name: "x/y", Version: "z-v1"},
+			{Name: "x/y-z-v1-2"}} {
+			ids[d.Add(d.ID, "CONTAINS", p)] = true
+		}
+	}
+	if len(ids) != 4 || len(d.Packages) != 4 || len(d.Relationships) != 4 {
+		t.Errorf("IDs %v of %d packages, %d relationships", ids, len(d.Packages), len(d.Relationships))
+	}
+}

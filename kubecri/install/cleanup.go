@@ -18,8 +18,8 @@ import (
 )
 
 const cleanupDescription = `cleanup removes what kubecri leaves on a node that it is taken away from. On the host:
-CDI specs and sockets of ours, --state-dir, and the other directories if they are empty
-then. In the API, of this node: akri.sh resources and those of device plugins in
+CDI specs, sockets and what else kubecri wrote, and the directories if they are empty
+then. Files of others in --state-dir stay, and are named. In the API, of this node: akri.sh resources and those of device plugins in
 node.status, kubecri's annotations, DeviceSlices and SlotClaims.
 
 kubecri must not run here any more. Containers that run are not touched, and cleanup does
@@ -58,10 +58,9 @@ func newCleanupCommand(code *int) *cobra.Command {
 						return fmt.Errorf("nothing was removed: %w", err)
 					}
 				}
-				fmt.Fprintf(out, "Removing what kubecri left on node %s: %s whole, and our files in %s\n", node,
-					filepath.Join("/", paths.Root, paths.StateDir),
-					strings.Join([]string{paths.CDIDir, paths.HandlersDir, paths.KubeletDir,
-						filepath.Dir(paths.Listen)}, ", "))
+				fmt.Fprintf(out, "Removing what kubecri left on node %s: its files in %s\n", node,
+					strings.Join([]string{filepath.Join("/", paths.Root, paths.StateDir), paths.CDIDir, paths.HandlersDir,
+						paths.KubeletDir, filepath.Dir(paths.Listen)}, ", "))
 				if api != nil {
 					if claimed := cleanup.Claimed(ctx, api.Client, node); claimed != "" {
 						fmt.Fprintln(out, "Note:", claimed)
@@ -72,14 +71,14 @@ func newCleanupCommand(code *int) *cobra.Command {
 						return err
 					}
 				}
-				removed, err := cleanup.Files(paths)
+				removed, stays, err := cleanup.Files(paths)
 				if !noAPI {
 					ctx, cancel := context.WithTimeout(ctx, timeout)
 					defer cancel()
 					more, failed := cleanup.Node(ctx, api.Kube, api.Client, node)
 					removed, err = append(removed, more...), errors.Join(err, failed)
 				}
-				printRemoved(out, removed)
+				printRemoved(out, removed, stays...)
 				if err != nil {
 					return fmt.Errorf("not all is gone: %w", err)
 				}
@@ -94,7 +93,7 @@ func newCleanupCommand(code *int) *cobra.Command {
 		"Kubeconfig with the permissions to clean up. Empty means that of the pod it runs in.")
 	flags.StringVar(&paths.Root, "host-root", "", "Where the host's root directory is mounted, in a container.")
 	flags.StringVar(&paths.StateDir, "state-dir", "/var/lib/kubecri",
-		"kubecri's own directory, which goes whole. Empty for none.")
+		"Directory of kubecri's own files. Empty for none.")
 	flags.StringVar(&paths.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs. Empty for none.")
 	flags.StringVar(&paths.HandlersDir, "discovery-handlers-directory", pb.DefaultDirectory,
 		"Directory of discovery handlers' sockets. Empty for none.")
@@ -111,8 +110,12 @@ func newCleanupCommand(code *int) *cobra.Command {
 	return cmd
 }
 
-func printRemoved(out io.Writer, removed []string) {
+// printRemoved says what was removed, and which files stay.
+func printRemoved(out io.Writer, removed []string, stays ...string) {
 	for _, what := range removed {
 		fmt.Fprintf(out, "  removed %s\n", what)
+	}
+	for _, what := range stays {
+		fmt.Fprintf(out, "  kept %s: kubecri did not write it\n", what)
 	}
 }

@@ -314,7 +314,6 @@ func noteState(paths *cleanup.Paths) error {
 	if err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
-	paths.StateWasThere = true
 	for _, entry := range entries {
 		paths.StateBefore = append(paths.StateBefore, entry.Name())
 	}
@@ -332,7 +331,7 @@ func (o *installOptions) tidy(
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout) // after Ctrl-C too
 	defer cancel()
-	removed, err := cleanup.Files(left)
+	removed, _, err := cleanup.Files(left)
 	if errors.Is(err, cleanup.ErrRuns) { // it could not be undone
 		return nil
 	}

@@ -68,17 +68,16 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	if err := paths.Check(); err != nil && !errors.Is(err, cleanup.ErrRuns) {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, %s whole, and our "+
-		"files in %s, %s and %s, are removed; and last %s, which says where they are", name, paths.StateDir,
+	plan.Notes = append(plan.Notes, fmt.Sprintf("then what kubecri wrote of node %s in the API, and its files in %s, "+
+		"%s, %s and %s, are removed; and last %s, which says where they are", name, paths.StateDir,
 		paths.CDIDir, paths.HandlersDir, paths.KubeletDir, hostinstall.EnvFile))
 	health := hostinstall.Health{Node: name}
 	api, unreachable := connection.NewClients(env["KUBECONFIG"])
-	ready := false
 	if unreachable == nil {
-		ready, unreachable = nodeReady(ctx, api.Kube, name)
-	}
-	if ready {
-		health.Kube = api.Kube
+		var ready bool
+		if ready, unreachable = nodeReady(ctx, api.Kube, name); ready {
+			health.Kube = api.Kube
+		}
 	}
 	if unreachable == nil {
 		plan.Notes = append(plan.Notes, podsWithDevices(ctx, api.Kube, name)...)
@@ -95,8 +94,8 @@ func (o *installOptions) uninstall(ctx context.Context, cmd *cobra.Command) erro
 	if err := o.apply(ctx, out, plan, health); err != nil {
 		return err
 	}
-	removed, err := cleanup.Files(paths)
-	printRemoved(out, removed)
+	removed, stays, err := cleanup.Files(paths)
+	printRemoved(out, removed, stays...)
 	if err != nil {
 		return fmt.Errorf("kubecri is uninstalled, but not all of its files are gone: %w. Run this again", err)
 	}

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
@@ -48,7 +49,7 @@ least important is left out on a narrow screen. Keys:
 			return err
 		}
 		m := newTop(o.now, shows, s.all)
-		m.missing, m.feed = live.Missing(), &liveFeed{ctx: ctx, from: from, live: live}
+		m.missing, m.feed = live.Missing(), &liveFeed{ctx: ctx, from: from, live: live, clock: clock.RealClock{}}
 		m.outdated = live.Err()
 		m.setView(view.New(live.Objects()))
 		_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.streams.In), tea.WithOutput(o.streams.Out)).Run()
@@ -71,10 +72,11 @@ type feed interface {
 // liveFeed follows the cluster. After a view it rests four times as long as that took, at
 // most maxRest: in a large and busy cluster top does not take more than a fifth of a core.
 type liveFeed struct {
-	ctx  context.Context
-	from *source.Source
-	live *source.Live
-	rest time.Duration
+	ctx   context.Context
+	from  *source.Source
+	live  *source.Live
+	clock clock.Clock
+	rest  time.Duration
 }
 
 const maxRest = 5 * time.Second
@@ -83,17 +85,17 @@ func (f *liveFeed) next() (changed, bool) {
 	select {
 	case <-f.ctx.Done():
 		return changed{}, false
-	case <-time.After(f.rest):
+	case <-f.clock.After(f.rest):
 	}
 	select {
 	case <-f.ctx.Done():
 		return changed{}, false
 	case <-f.live.Changed():
 	}
-	begin := time.Now()
+	begin := f.clock.Now()
 	c := changed{view: view.New(f.live.Objects()), outdated: f.live.Err()}
 	c.view.Taken() // which are found now, and not while a key waits
-	f.rest = min(4*time.Since(begin), maxRest)
+	f.rest = min(4*f.clock.Since(begin), maxRest)
 	return c, true
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/utils/clock"
+
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 )
@@ -71,7 +73,7 @@ func show[T any](ctx context.Context, s *selection, l listing[T]) error {
 		s.watched()
 	}
 	said := s.tellOutdated("", live.Err())
-	for news := (&liveFeed{ctx: ctx, from: from, live: live}); ; {
+	for news := (&liveFeed{ctx: ctx, from: from, live: live, clock: clock.RealClock{}}); ; {
 		c, more := news.next()
 		if !more {
 			return nil // the user has seen enough

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clienttesting "k8s.io/client-go/testing"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/test/await"
@@ -195,4 +196,52 @@ func TestWhatIsPrintedIsPlain(t *testing.T) {
 	if want := "TEXT      ALSO\na?[2Jb    x\nc?d       x\n?gnp.exe   x\né         x\n"; err != nil || strings.ReplaceAll(out.String(), " ", "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("it prints %q, %v; want %q", out.String(), err, want)
 	}
+}
+
+// slow has each view take a second.
+type slow struct{ *testclock.FakeClock }
+
+func (slow) Since(time.Time) time.Duration { return time.Second }
+
+func (s slow) After(d time.Duration) <-chan time.Time {
+	if d == 0 { // as a real clock, and unlike the fake one
+		now := make(chan time.Time)
+		close(now)
+		return now
+	}
+	return s.FakeClock.After(d)
+}
+
+// After a view that takes a second a feed rests for four.
+func TestFeedRests(t *testing.T) {
+	kube, akri, _ := watchStory(t).clients()
+	from := source.For(kube, akri, nil, nil, "default")
+	ctx, cancel := context.WithCancel(t.Context())
+	live, err := from.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := testclock.NewFakeClock(time.Unix(0, 0))
+	f := &liveFeed{ctx: ctx, from: from, live: live, clock: slow{fake}}
+	if _, more := f.next(); !more || f.rest != 4*time.Second {
+		t.Errorf("more news %t, a rest of %s", more, f.rest)
+	}
+	ended := make(chan struct{})
+	go func() {
+		f.next()
+		close(ended)
+	}()
+	for deadline := time.Now().Add(time.Minute); !fake.HasWaiters(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not rest")
+		}
+	}
+	if fake.Step(4*time.Second - 1); !fake.HasWaiters() {
+		t.Error("it rests for less than four seconds")
+	}
+	if fake.Step(1); fake.HasWaiters() {
+		t.Error("it rests for more than four seconds")
+	}
+	cancel()
+	<-ended
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 )
 
@@ -92,7 +94,8 @@ func (v *View) noWay(waits []Wait) {
 			continue
 		}
 		w.Needs = "no other pod's end would be enough: ask for fewer, or have more devices found"
-		var users, chosen []string // pods, and nodes, where kubelets give out slots: the ledger does not know whose they are
+		// Pods, and nodes, where kubelets give out slots: the ledger does not know whose they are.
+		users, chosen := sets.New[string](), sets.New[string]()
 		for _, s := range w.Holders {
 			switch {
 			case v.choosesSlots(s.Node):
@@ -100,14 +103,15 @@ func (v *View) noWay(waits []Wait) {
 				if s.Pod == "" {
 					user = "a pod on node " + s.Node
 				}
-				users, chosen = added(users, user), added(chosen, s.Node)
+				users.Insert(user)
+				chosen.Insert(s.Node)
 			case s.PodUID == "" || v.pods[s.PodUID] == nil:
 				w.Needs = "claims whose pod is gone or not known have to be released: kubectl kubeslot doctor"
 			}
 		}
 		if len(users) > 0 {
-			slices.Sort(chosen)
-			w.Needs = fmt.Sprintf("pods that hold them have to end: %s (on %s the kubelet gives out slots: device-plugin mode)", some(users, 4), some(chosen, 3))
+			w.Needs = fmt.Sprintf("pods that hold them have to end: %s (on %s the kubelet gives out slots: device-plugin mode)",
+				some(sets.List(users), 4), some(sets.List(chosen), 3))
 		}
 	}
 }
@@ -121,14 +125,6 @@ func (v *View) heldWhereAway(waits []Wait) {
 			w.Needs = "kubecri has to be Ready there again, and pods that hold them have to end"
 		}
 	}
-}
-
-// added is the names with one more, unless it is among them.
-func added(names []string, name string) []string {
-	if slices.Contains(names, name) {
-		return names
-	}
-	return append(names, name)
 }
 
 // otherwise is what has to change about nodes that have slots for the pod.

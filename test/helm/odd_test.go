@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Names that are numbers for YAML, and texts with its characters, stay as they are.
 func TestOddValues(t *testing.T) {
 	out, err := newHelm(t, 4).try(t, "template", "123", chart, "--namespace", "456", "--kube-version", "1.37.2",
-		"--set", "image.registry=reg.example/k,ui.enabled=true,monitoring.enabled=true",
+		"--set", "image.registry=reg.example/k,ui.enabled=true,monitoring.enabled=true,debugEcho.configuration.enabled=true",
 		"--set-json", `handlers={"udev":{}}`, "--set-json", `ui.clusterName="prod: \"eu\" #1"`,
 		"--set-json", `imagePullSecrets=["1",{"name":"2"}]`, "--set-json", `kubecri.allowedPaths=["/dev","/a: b"]`,
 		"--set-json", `kubecri.discoveryPropertyNamespaces=["null"]`, "--set-json", `kubecri.stateDirectory="/s: t, u #1"`,
@@ -29,6 +30,12 @@ func TestOddValues(t *testing.T) {
 		if err := json.Unmarshal(data, &metav1.PartialObjectMetadata{}); err != nil {
 			t.Errorf("%v: %v", o.Object["metadata"], err)
 		}
+	}
+	var scheduler struct{ LeaderElection map[string]any }
+	config := field(all.get(t, "ConfigMap", "kube-scheduler"), "data", "config.yaml").(string)
+	if err := yaml.Unmarshal([]byte(config), &scheduler); err != nil ||
+		scheduler.LeaderElection["resourceNamespace"] != "456" {
+		t.Errorf("%v in the scheduler's\n%s", err, config)
 	}
 	for _, pod := range all.pods(t) { // they can be read
 		if len(pod.Spec.ImagePullSecrets) != 2 {

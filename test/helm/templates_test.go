@@ -3,6 +3,7 @@ package helm
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -248,9 +249,18 @@ func TestKustomizationAndChartAreEqual(t *testing.T) {
 	if compared["CustomResourceDefinition"] != 4 || compared["ValidatingAdmissionPolicy"] < 5 || compared["ClusterRole"] < 5 {
 		t.Errorf("compared were only %v", compared)
 	}
-	for _, o := range h.render(t, "--namespace", "elsewhere") {
-		if text, err := yaml.Marshal(o.Object); err != nil || strings.Contains(string(text), "kubeslot-system") {
-			t.Errorf("in namespace elsewhere %s names kubeslot-system", key(o))
+	named := regexp.MustCompile(`[a-z-]*kubeslot-system`)
+	for _, namespace := range []string{"elsewhere", "my-kubeslot-system"} {
+		for _, o := range h.render(t, "--namespace", namespace) {
+			text, err := yaml.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range named.FindAllString(string(text), -1) {
+				if name != namespace {
+					t.Errorf("in namespace %s %s names %s", namespace, key(o), name)
+				}
+			}
 		}
 	}
 }

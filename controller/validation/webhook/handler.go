@@ -91,6 +91,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) (respon
 		}
 		found.Warnings = append(found.Warnings, fmt.Sprintf("metadata.name: Configuration %s/%s %s: this one will find nothing; rename it", owner.Namespace, owner.Name, why))
 	}
+	found = found.Bounded()
 	for i, warning := range found.Warnings {
 		found.Warnings[i] = printable(warning)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubeslot/kubeslot/discovery/remote"
 	"github.com/kubeslot/kubeslot/discovery/standalone"
 	"github.com/kubeslot/kubeslot/kubecri/discoveryworker"
+	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	pb "github.com/kubeslot/kubeslot/types/discovery/v0"
 )
 
@@ -66,7 +67,7 @@ func (o *options) worker(ctx context.Context) remote.Worker {
 	case workerNone:
 		return nil
 	case workerProcess:
-		socket := filepath.Join(o.stateDir, "discovery-worker.sock")
+		socket := filepath.Join(o.stateDir, cleanup.WorkerSocket)
 		return discoveryworker.NewProcess(ctx, clock.RealClock{}, socket, o.args)
 	}
 	return discoveryworker.Socket(o.discovery.worker)

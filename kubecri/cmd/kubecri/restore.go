@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/kubecri/install/cleanup"
 	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 )
@@ -23,10 +24,10 @@ import (
 
 const (
 	// restoredFile in --state-dir tells the next process that the former has noticed a restore.
-	restoredFile = "restored"
+	restoredFile = cleanup.RestoredFile
 	// seenFile in --state-dir has the resource version that the process has seen last, for one that
 	// is started when the API server is away. It is written every seenEvery, if it is another.
-	seenFile  = "resource-version"
+	seenFile  = cleanup.SeenFile
 	seenEvery = time.Minute
 	// compareEvery is how often the API server is asked for its own, until it answers.
 	compareEvery = 2 * time.Second

@@ -147,12 +147,9 @@ func (n *node) claimsConfig(o *options) claims.Config {
 		Node: o.nodeName, Client: n.cluster.client, Claims: n.cluster.Claims, Pods: n.cluster.Pods,
 		Configurations: n.cluster.Configurations, Nodes: n.cluster.Nodes, Runtime: n.cri, Events: n.cluster.events,
 		Believable: n.cluster.believable, HeldChanged: n.agent.HeldChanged,
-		Checkpoint: filepath.Join(o.stateDir, checkpointFile), Metrics: n.metrics, Tracer: n.tracer,
+		Checkpoint: filepath.Join(o.stateDir, cleanup.CheckpointFile), Metrics: n.metrics, Tracer: n.tracer,
 	}
 }
-
-// checkpointFile is the name of package checkpoint's file in --state-dir.
-const checkpointFile = "checkpoint.json"
 
 // device returns the device behind an Instance: the checkpoint's, or the one that the agent sees, for which
 // it waits.

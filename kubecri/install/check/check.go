@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -99,8 +100,15 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	return !c.bad
 }
 
+// print writes a line. What devices, nodes and pods say is in it: it moves no cursor.
 func (c *checker) print(mark, what, format string, args ...any) {
-	fmt.Fprintf(c.out, "%-5s %-10s %s\n", mark, what, fmt.Sprintf(format, args...))
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
+	fmt.Fprintf(c.out, "%-5s %-10s %s\n", mark, what, text)
 }
 
 func (c *checker) ok(what, format string, args ...any)   { c.print("ok", what, format, args...) }

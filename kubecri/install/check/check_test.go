@@ -129,6 +129,13 @@ func TestNode(t *testing.T) {
 				panic(err)
 			}
 		}, true, []string{"reaches 2 devices", "note  devices    1 of them are for no new pods"}},
+		{"a handler that writes to a terminal", func(c *Config, _ *kubefake.Clientset) {
+			lost := slice("node-a", "foo2", true, v1alpha1.Problem{Reason: "DiscoveryFailed", Message: "a\x1b[2Jb\nok    RBAC"})
+			lost.Name = "node-a-1"
+			if err := c.Client.(*fake.Clientset).Tracker().Add(lost); err != nil {
+				panic(err)
+			}
+		}, true, []string{"note  devices    DiscoveryFailed: a?[2Jb ok    RBAC\n"}},
 		{"no CRDs", func(c *Config, _ *kubefake.Clientset) {
 			c.Client.(*fake.Clientset).PrependReactor("list", "slotclaims", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("the server could not find the requested resource")

@@ -109,13 +109,16 @@ func TestClaimed(t *testing.T) {
 		Spec: v1alpha1.SlotClaimSpec{NodeName: "node-a", Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p"}}}
 	byDRA := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-3"}, Spec: v1alpha1.SlotClaimSpec{
 		NodeName: "node-a", ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "default", Name: "gate"}}}
-	for _, claim := range []*v1alpha1.SlotClaim{again, byDRA} {
+	seen := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cam-8120fe-4", Annotations: map[string]string{
+		v1alpha1.PodAnnotation: "\x1b[2J"}}, Spec: v1alpha1.SlotClaimSpec{NodeName: "node-a"}}
+	for _, claim := range []*v1alpha1.SlotClaim{again, byDRA, seen} {
 		if err := client.Tracker().Add(claim); err != nil {
 			t.Fatal(err)
 		}
 	}
 	told := Claimed(t.Context(), client, "node-a")
-	for _, part := range []string{"3 slots", "cam-8120fe-0 (pod not known)", "cam-8120fe-2 (pod default/p)",
+	for _, part := range []string{"4 slots", "cam-8120fe-0 (pod not known)", "cam-8120fe-2 (pod default/p)",
+		`cam-8120fe-4 (pod "\x1b[2J")`,
 		"cam-8120fe-3 (ResourceClaim default/gate)", "Drain node node-a"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("%q does not say %q", told, part)

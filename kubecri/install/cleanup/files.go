@@ -21,11 +21,10 @@ type Paths struct {
 	// Root is where the host's root directory is, "" for /. Links are followed as the host
 	// would.
 	Root string
-	// StateDir is kubecri's own directory, and goes whole unless it was there before kubecri: then it stays, and
-	// so do StateBefore, which were in it.
-	StateDir      string
-	StateWasThere bool
-	StateBefore   []string
+	// StateDir is kubecri's own directory: what kubecri writes there goes, but for StateBefore, and the directory if
+	// nothing else is in it.
+	StateDir    string
+	StateBefore []string
 	// CDIDir has CDI specs of ours among those of others.
 	CDIDir string
 	// HandlersDir has the socket where discovery handlers register, and theirs.
@@ -69,9 +68,6 @@ func (p Paths) Check() error {
 			return fmt.Errorf("%q is not an absolute path", path)
 		}
 	}
-	if dir := filepath.Clean(p.StateDir); p.StateDir != "" && (strings.Count(dir, "/") < 2 || slices.Contains(notState, dir)) {
-		return fmt.Errorf("%s cannot be kubecri's own directory, and is not removed", p.StateDir)
-	}
 	release, err := p.lock()
 	if err == nil {
 		release()
@@ -79,8 +75,23 @@ func (p Paths) Check() error {
 	return err
 }
 
-// notState are directories that a slip of the pen might name.
-var notState = []string{"/var/lib", "/var/run", "/var/log", "/var/tmp", "/usr/local", "/usr/lib", "/usr/bin", "/etc/kubernetes", "/var/lib/kubelet"}
+// Files in the state directory. kubecri writes no others, and those by way of a temporary file.
+const (
+	CheckpointFile = "checkpoint.json"
+	// RestoredFile says to the next process that the former has noticed a restore.
+	RestoredFile = "restored"
+	// SeenFile has the resource version that the process has seen last.
+	SeenFile     = "resource-version"
+	WorkerSocket = "discovery-worker.sock"
+)
+
+// ofState reports whether kubecri writes a file of the name in its state directory.
+func ofState(name string) bool {
+	if inner, is := strings.CutSuffix(name, ".tmp"); is {
+		name = strings.TrimPrefix(inner, ".")
+	}
+	return slices.Contains([]string{CheckpointFile, RestoredFile, SeenFile, WorkerSocket}, name)
+}
 
 // lock takes the state directory for us alone.
 func (p Paths) lock() (release func(), err error) {
@@ -101,15 +112,15 @@ func (p Paths) lock() (release func(), err error) {
 	return release, err
 }
 
-// Files removes what kubecri left on the host, and returns what it removed. What is
-// not there is no error.
-func Files(p Paths) (removed []string, err error) {
+// Files removes what kubecri left on the host, and returns what it removed, and what stays in the state directory
+// since kubecri did not write it. What is not there is no error.
+func Files(p Paths) (removed, stays []string, err error) {
 	if err := p.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	release, err := p.lock()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer release()
 	r := &remover{root: p.Root}
@@ -138,16 +149,20 @@ func Files(p Paths) (removed []string, err error) {
 		r.matching(filepath.Dir(p.Listen), func(name, path string) bool { return name == base && deadSocket(path) || name == base+".lock" })
 		r.empty(filepath.Dir(p.Listen))
 	}
-	switch {
-	case p.StateWasThere:
-		r.others(p.StateDir, p.StateBefore)
-	case p.StateDir != "":
-		r.all(p.StateDir)
+	if p.StateDir != "" {
+		r.matching(p.StateDir, func(name, _ string) bool {
+			return ofState(name) && !slices.Contains(p.StateBefore, name)
+		})
+		_, left := r.list(p.StateDir)
+		for _, entry := range left {
+			stays = append(stays, filepath.Join(p.StateDir, entry.Name()))
+		}
+		r.empty(p.StateDir)
 	}
 	for _, dir := range p.Empty {
 		r.empty(dir)
 	}
-	return r.removed, errors.Join(r.errs...)
+	return r.removed, stays, errors.Join(r.errs...)
 }
 
 // remover removes files beneath root, and remembers.
@@ -203,27 +218,6 @@ func (r *remover) empty(dir string) {
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTDIR):
 	default:
 		r.done(dir, about("remove "+dir, err))
-	}
-}
-
-func (r *remover) all(dir string) {
-	at, err := resolve(r.root, dir)
-	if err == nil {
-		_, err = os.Lstat(at)
-	}
-	if err == nil {
-		err = os.RemoveAll(at)
-	}
-	r.done(dir, err)
-}
-
-// others removes what is in the directory besides these.
-func (r *remover) others(dir string, stay []string) {
-	_, entries := r.list(dir)
-	for _, entry := range entries {
-		if !slices.Contains(stay, entry.Name()) {
-			r.all(filepath.Join(dir, entry.Name()))
-		}
 	}
 }
 

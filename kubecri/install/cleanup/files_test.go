@@ -56,7 +56,7 @@ func TestFiles(t *testing.T) {
 	touch(t, root+"/run/cdi/slots.kubeslot.io-claim-u1.json", root+"/run/cdi/.slots.kubeslot.io-claim-u1.json.tmp")
 	touch(t, root+"/run/cdi/kubeslot-cam-8120fe.json", root+"/run/cdi/.kubeslot-cam-8120fe.json.tmp",
 		root+"/run/cdi/nvidia.json", root+"/run/cdi/kubeslot.yaml",
-		root+"/var/lib/kubecri/sub/file", root+"/var/lib/akri/notes", root+"/etc/kept",
+		root+"/var/lib/kubecri/checkpoint.json", root+"/var/lib/akri/notes", root+"/etc/kept",
 		root+"/run/kubecri/kubecri.sock.lock")
 	socketAt(t, root+"/var/lib/akri/agent-registration.sock", false)
 	socketAt(t, root+"/var/lib/akri/mine.sock", true)
@@ -79,16 +79,17 @@ func TestFiles(t *testing.T) {
 		Listen:     "/run/kubecri/kubecri.sock",
 		KubeletDir: "/k",
 		Empty:      []string{"/run/udev", "/var/run/nri", "/run/none"}}
-	removed, err := Files(paths)
-	if err != nil {
-		t.Fatal(err)
+	removed, stays, err := Files(paths)
+	if err != nil || len(stays) > 0 {
+		t.Fatalf("%v, stays %q", err, stays)
 	}
 	want := []string{"/var/run/cdi/.kubeslot-cam-8120fe.json.tmp", "/var/run/cdi/.slots.kubeslot.io-claim-u1.json.tmp",
 		"/var/run/cdi/kubeslot-cam-8120fe.json", "/var/run/cdi/slots.kubeslot.io-claim-u1.json",
 		"/var/lib/akri/agent-registration.sock",
 		"/k/plugins/slots.kubeslot.io/dra.sock", "/k/plugins/slots.kubeslot.io",
 		"/k/plugins_registry/slots.kubeslot.io-reg.sock", "/k/device-plugins/kubeslot-akri.sh-cam.sock",
-		"/run/kubecri/kubecri.sock", "/run/kubecri/kubecri.sock.lock", "/run/kubecri", "/var/lib/kubecri", "/run/udev"}
+		"/run/kubecri/kubecri.sock", "/run/kubecri/kubecri.sock.lock", "/run/kubecri",
+		"/var/lib/kubecri/checkpoint.json", "/var/lib/kubecri", "/run/udev"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -99,21 +100,27 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff(left, tree(t, root)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if again, err := Files(paths); len(again) > 0 || err != nil {
+	if again, _, err := Files(paths); len(again) > 0 || err != nil {
 		t.Errorf("again: %q, %v", again, err)
 	}
 }
 
-// A state directory that was there before kubecri stays, with what was in it.
+// What kubecri did not write in its state directory stays, and is named; and what a kubecri wrote that was there before.
 func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "srv/data")
-	touch(t, dir+"/theirs", dir+"/sub/theirs", dir+"/checkpoint.json", dir+"/made/by/kubecri")
-	removed, err := Files(Paths{StateDir: dir, StateWasThere: true, StateBefore: []string{"theirs", "sub"}})
-	if diff := cmp.Diff([]string{dir + "/checkpoint.json", dir + "/made"}, removed); err != nil || diff != "" {
+	touch(t, dir+"/theirs", dir+"/sub/restored", dir+"/notes.json", dir+"/.theirs.tmp", dir+"/checkpoint.json",
+		dir+"/.checkpoint.json.tmp", dir+"/restored", dir+"/resource-version")
+	removed, stays, err := Files(Paths{StateDir: dir, StateBefore: []string{"theirs", "resource-version"}})
+	want := []string{dir + "/.checkpoint.json.tmp", dir + "/checkpoint.json", dir + "/restored"}
+	if diff := cmp.Diff(want, removed); err != nil || diff != "" {
 		t.Errorf("%v, removed (-want +got):\n%s", err, diff)
 	}
-	for _, file := range []string{"/theirs", "/sub/theirs"} {
-		if _, err := os.Stat(dir + file); err != nil {
+	want = []string{dir + "/.theirs.tmp", dir + "/notes.json", dir + "/resource-version", dir + "/sub", dir + "/theirs"}
+	if diff := cmp.Diff(want, stays); diff != "" {
+		t.Errorf("stays (-want +got):\n%s", diff)
+	}
+	for _, file := range append(want, dir+"/sub/restored") {
+		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
 	}
@@ -122,7 +129,7 @@ func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
 // Nothing is removed beneath a kubecri that runs.
 func TestFilesOfOneThatRuns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "var/kubecri")
-	touch(t, dir+"/file")
+	touch(t, dir+"/checkpoint.json")
 	first, err := Hold(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -132,21 +139,23 @@ func TestFilesOfOneThatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	first()
-	if removed, err := Files(Paths{StateDir: dir}); !errors.Is(err, ErrRuns) || len(removed) > 0 {
+	if removed, _, err := Files(Paths{StateDir: dir}); !errors.Is(err, ErrRuns) || len(removed) > 0 {
 		t.Errorf("%q, %v", removed, err)
 	}
 	second()
-	if removed, err := Files(Paths{StateDir: dir}); err != nil || len(removed) != 1 {
+	if removed, _, err := Files(Paths{StateDir: dir}); err != nil || len(removed) != 2 {
 		t.Errorf("%q, %v", removed, err)
 	}
 }
 
 func TestBadPaths(t *testing.T) {
-	for _, dir := range []string{"/", "/var", "/var/lib", "/var/lib/", "/etc/../var/lib", "relative/dir",
-		"/var/lib/kubelet"} {
-		if removed, err := Files(Paths{Root: t.TempDir(), StateDir: dir}); err == nil || len(removed) > 0 {
-			t.Errorf("%s: removed %q", dir, removed)
-		}
+	root := t.TempDir()
+	if removed, _, err := Files(Paths{Root: root, StateDir: "relative/dir"}); err == nil || len(removed) > 0 {
+		t.Errorf("a relative directory: %v, removed %q", err, removed)
+	}
+	touch(t, root+"/var/lib/kubelet/config.yaml") // as after a slip of the pen
+	if removed, _, err := Files(Paths{Root: root, StateDir: "/var/lib/kubelet"}); err != nil || len(removed) > 0 {
+		t.Errorf("another's directory: %v, removed %q", err, removed)
 	}
 }
 

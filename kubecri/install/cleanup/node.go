@@ -1,7 +1,6 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,7 +98,10 @@ func Claimed(ctx context.Context, client clientset.Interface, node string) strin
 		if c.Spec.NodeName != node {
 			continue
 		}
-		who := "pod " + cmp.Or(c.Annotations[v1alpha1.PodAnnotation], "not known")
+		who := "pod not known"
+		if seen := c.Annotations[v1alpha1.PodAnnotation]; seen != "" {
+			who = fmt.Sprintf("pod %q", seen) // as a node has written it
+		}
 		if of := c.Spec.Pod; of != nil {
 			who = "pod " + of.Namespace + "/" + of.Name
 		} else if of := c.Spec.ResourceClaim; of != nil {

@@ -49,12 +49,17 @@ func DeviceConfiguration(device string) string {
 }
 
 // DRAPool is the pool of an Instance's device: of one that is not shared its Configuration's on the node, otherwise
-// the device's own. An allocation names its device by driver, pool and name, so a device stays in its pool.
+// the device's own. An allocation names its device by driver, pool and name, so a device stays in its pool. A hash is
+// in the place of a node's name with which the pool's would be too long.
 func DRAPool(instance, node string, shared bool) string {
 	if shared {
 		return instance
 	}
-	return DeviceConfiguration(instance) + "/" + node
+	pool := DeviceConfiguration(instance) + "/"
+	if len(pool)+len(node) > resourceapi.PoolNameMaxLength {
+		node = slot.InstanceHash(node, true, "", 32)
+	}
+	return pool + node
 }
 
 // DRAHolder is the holder of a slot that a ResourceClaim's result has: dra.<claim's UID>.<share's id>, or

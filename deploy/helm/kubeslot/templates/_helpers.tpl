@@ -37,7 +37,7 @@ imagePullSecrets:
 {{- define "kubeslot.objects" -}}
 {{- $root := index . 0 -}}
 {{- $namespace := $root.Release.Namespace -}}
-{{- $root.Files.Get (index . 1) | replace "namespace: kubeslot-system" (printf "namespace: %q" $namespace) | replace "kubeslot-system" $namespace -}}
+{{- $root.Files.Get (index . 1) | replace "namespace: kubeslot-system" "namespace: \"kubeslot-system\"" | replace "kubeslot-system" $namespace -}}
 {{- end }}
 
 {{- define "kubeslot.runtimeSocket" -}}
