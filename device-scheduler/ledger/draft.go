@@ -31,7 +31,12 @@ func (l *Ledger) Draft(strategy Strategy, pod Pod) *Draft {
 
 // Release takes a pod away: its slots become free, together with the claims
 // that its node has on them, since those end with it.
-func (dr *Draft) Release(uid string) {
+func (dr *Draft) Release(uid string) { dr.move(uid, -1) }
+
+// Return undoes Release, as long as nobody has taken the slots.
+func (dr *Draft) Return(uid string) { dr.move(uid, 1) }
+
+func (dr *Draft) move(uid string, step int) {
 	p := dr.ledger.pods[uid]
 	if p == nil {
 		return
@@ -40,12 +45,31 @@ func (dr *Draft) Release(uid string) {
 		d := dr.ledger.devices[h.slot.Instance]
 		ch := dr.change(d)
 		if h.cl {
-			ch.addCL(p.node, -1)
+			ch.addCL(p.node, step)
 		}
 		s := d.at(h.slot.Index)
-		free := d.exists() && !d.withheld && h.slot.Index < d.capacity && len(s.holders) == 1 && p.owns(s.claimed())
-		if free && ch.taken.has(h.slot.Index) && !s.nominee.keepsFrom(dr.pod) {
+		ends := d.exists() && !d.withheld && h.slot.Index < d.capacity && len(s.holders) == 1 &&
+			p.owns(s.claimed()) && !s.nominee.keepsFrom(dr.pod)
+		switch {
+		case ends && step < 0:
 			ch.free(h.slot.Index)
+		case ends:
+			ch.take(h.slot.Index)
+		}
+	}
+}
+
+// Take takes the slots that a pod is to have on the node, as far as they are free.
+func (dr *Draft) Take(node string, a Assignment) {
+	for _, h := range a.holds() {
+		d := dr.ledger.devices[h.slot.Instance]
+		if d == nil {
+			continue
+		}
+		ch := dr.change(d)
+		ch.take(h.slot.Index)
+		if h.cl {
+			ch.addCL(node, 1)
 		}
 	}
 }
@@ -107,13 +131,17 @@ func (dr *Draft) clOnNode(d *device, node string) int {
 }
 
 func (ch *change) take(index int) {
-	ch.taken.set(index)
-	ch.nfree--
+	if !ch.taken.has(index) {
+		ch.taken.set(index)
+		ch.nfree--
+	}
 }
 
 func (ch *change) free(index int) {
-	ch.taken.clear(index)
-	ch.nfree++
+	if ch.taken.has(index) {
+		ch.taken.clear(index)
+		ch.nfree++
+	}
 }
 
 func (ch *change) addCL(node string, n int) {

@@ -39,4 +39,12 @@ func TestFork(t *testing.T) {
 	freed.Release("holder")
 	wantFit("a fork of the one without the holder", freed, true)
 	wantFit("the base of the one without the holder", full, false)
+	freed.Take("b", Assignment{"main": {{Resource: "cam", Slot: a.Slots()[0]}}})
+	wantFit("another pod has taken that slot", freed, false)
+	again := full.Fork()
+	again.Release("holder")
+	again.Return("holder")
+	wantFit("the holder is back", again, false)
+	again.Release("holder")
+	wantFit("the holder is away again", again, true)
 }

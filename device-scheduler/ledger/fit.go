@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/slotsearch"
@@ -44,25 +43,14 @@ func (dr *Draft) Reserve(node string, req *Request) {
 		return
 	}
 	try := dr.Fork()
-	var kept []func() // has a slot free again that is kept for the draft's pod
 	if n := dr.ledger.nominations[dr.pod.UID]; n != nil {
 		for _, h := range n.holds {
-			if ch := try.change(dr.ledger.devices[h.slot.Instance]); !ch.taken.has(h.slot.Index) {
-				ch.take(h.slot.Index)
-				kept = append(kept, func() { ch.free(h.slot.Index) })
-			}
+			try.change(dr.ledger.devices[h.slot.Instance]).take(h.slot.Index)
 		}
 	}
-	if _, shortfall := try.Fit(node, req); shortfall != nil {
-		return
+	if a, shortfall := try.Fit(node, req); shortfall == nil {
+		dr.Take(node, a)
 	}
-	for _, free := range kept {
-		free()
-	}
-	if dr.changed == nil {
-		dr.changed = map[*device]*change{}
-	}
-	maps.Copy(dr.changed, try.changed)
 }
 
 // fitting is one run of Fit.
@@ -180,16 +168,17 @@ func (f *fitting) take(p *problem, a Assignment) {
 	}
 }
 
-// enterFree enters the devices with free slots that the node reaches. Of those in one group
-// it enters only the first: one for each slot, and for each device that the pod has by name.
+// enterFree enters the devices with free slots that the node reaches. Of those in one group, and of those that the
+// draft has changed, it enters only the first: one for each slot, and for each device that the pod has by name.
 func (f *fitting) enterFree(p *problem) {
 	named := len(p.Instances)
-	enter := func(d *device) bool {
-		if slices.ContainsFunc(p.Instances[:named], func(in *slotsearch.Instance) bool { return in.Of == d }) || f.usedOnNode(p, d) {
-			return false
-		}
-		p.Instances = append(p.Instances, &slotsearch.Instance{Name: d.name, Free: f.nfree(d), Of: d})
-		return true
+	most := p.slots + named
+	serves := func(d *device) bool {
+		return !f.usedOnNode(p, d) &&
+			!slices.ContainsFunc(p.Instances[:named], func(in *slotsearch.Instance) bool { return in.Of == d })
+	}
+	enter := func(d *device, free int) {
+		p.Instances = append(p.Instances, &slotsearch.Instance{Name: d.name, Free: free, Of: d})
 	}
 	for _, g := range p.config.classOf(f.node).groups {
 		for _, d := range g.nominated {
@@ -199,17 +188,34 @@ func (f *fitting) enterFree(p *problem) {
 		}
 		n := 0
 		g.each(f.strategy, func(d *device) bool {
-			if f.seen(d) == nil && enter(d) {
+			if f.seen(d) == nil && serves(d) {
+				enter(d, f.nfree(d))
 				n++
 			}
-			return n < p.slots+named
+			return n < most
 		})
 	}
+	var first []changedDevice
 	for dr := f.Draft; dr != nil; dr = dr.base {
 		for d, ch := range dr.changed {
-			if ch == f.seen(d) && d.config == p.config && d.reachedBy(f.node) && ch.nfree > 0 {
-				enter(d)
+			if ch.nfree <= 0 || d.config != p.config || ch != f.seen(d) || !d.reachedBy(f.node) || !serves(d) {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(first, changedDevice{d, ch.nfree}, func(a, b changedDevice) int {
+				return f.strategy.compare(a.free, a.name, b.free, b.name)
+			})
+			if at < most {
+				first = slices.Insert(first, at, changedDevice{d, ch.nfree})
+				first = first[:min(len(first), most)]
 			}
 		}
 	}
+	for _, d := range first {
+		enter(d.device, d.free)
+	}
+}
+
+type changedDevice struct {
+	*device
+	free int
 }

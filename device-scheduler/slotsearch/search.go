@@ -13,22 +13,25 @@ const (
 	// tryMaxSteps bounds those of all searches of one try to schedule a pod: 70 ms of CPU. What
 	// a pod's author writes may be hard to decide about on each of thousands of nodes.
 	tryMaxSteps = 10 * maxSteps
+	// freeSteps are those of each first choice that do not count: it takes no longer than what the framework
+	// itself does on a node. A pod of 100 slots needs fewer.
+	freeSteps = 1000
 )
 
 // Budget is what is left of the steps that one try to schedule a pod may take. Several searches may
 // share it at the same time.
 type Budget struct{ spent atomic.Int64 }
 
-// left is how many steps a search may take. Without a budget each may take maxSteps.
-func (b *Budget) left() int {
+// left is how many steps a search may take, of so many at most. Without a budget each may take these.
+func (b *Budget) left(most int) int {
 	if b == nil {
-		return maxSteps
+		return most
 	}
-	return min(maxSteps, tryMaxSteps-int(b.spent.Load()))
+	return min(most, tryMaxSteps-int(b.spent.Load()))
 }
 
 // Spent reports whether no search may take any more steps.
-func (b *Budget) Spent() bool { return b.left() <= 0 }
+func (b *Budget) Spent() bool { return b.left(1) <= 0 }
 
 func (b *Budget) spend(steps int) {
 	if b != nil {
@@ -42,16 +45,21 @@ func (p *Problem) Solve() (short *Want) {
 		p.last = max(p.last, s.To)
 	}
 	wants := p.turns()
-	s := &search{Problem: p, open: wants}
-	if short = s.firstFit(); short == nil {
+	s := &search{Problem: p, open: wants, limit: max(freeSteps, p.Budget.left(tryMaxSteps))}
+	short = s.firstFit()
+	p.Budget.spend(max(0, s.steps-freeSteps))
+	if short == nil {
 		p.number(wants)
 		return nil
+	}
+	if p.GaveUp = s.steps > s.limit; p.GaveUp {
+		return short
 	}
 	if short.Instance == nil && !p.interchangeable() {
 		if p.GaveUp = p.Budget.Spent(); p.GaveUp {
 			return short
 		}
-		s.limit = p.Budget.left()
+		s.steps, s.limit = 0, p.Budget.left(maxSteps)
 		s.restart(wants)
 		solved := s.solve()
 		p.Budget.spend(s.steps)
@@ -102,10 +110,14 @@ func (s *search) undo(w *Want) {
 	w.chosen = w.chosen[:last]
 }
 
-// firstFit has each want in turn take the first Instances. It returns the one that is short.
+// firstFit has each want in turn take the first Instances. It returns the one that is short, or at which there
+// were too many steps.
 func (s *search) firstFit() *Want {
 	for _, w := range s.open {
 		for len(w.chosen) < w.Count {
+			if s.steps += 1 + len(s.Instances)/32; s.steps > s.limit { // to pass over Instances, and to reorder them
+				return w
+			}
 			in := s.reusable(w)
 			if in == nil {
 				in = s.first(w)
@@ -130,6 +142,7 @@ func (s *search) reusable(w *Want) *Instance {
 	}
 	for _, o := range s.Wants {
 		for _, in := range o.chosen {
+			s.steps++
 			if o.level() == w.level() && (w.Instance == nil || w.Instance == in) && s.keeps(in, w) && s.allows(in, w.Container, w.level()) {
 				return in
 			}
@@ -153,7 +166,7 @@ func (s *search) first(w *Want) *Instance {
 		return nil
 	}
 	for _, in := range s.Instances {
-		if in.Left() > 0 && s.allows(in, w.Container, anyInstance) {
+		if in.Left() > 0 && s.may(w, in) {
 			return in
 		}
 	}

@@ -31,7 +31,7 @@ type Binder struct {
 }
 
 // Bind binds the pod, with all that was contributed to its cycle, in one write. It is the whole
-// of a plugin's Bind: without a contribution the pod is left to the next bind plugin.
+// of a plugin's Bind. A pod without an assignment is left to the next bind plugin.
 func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	p := read(state)
 	if p == nil {
@@ -40,12 +40,6 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if chosen := p.info.NodeName; chosen != node {
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, chosen))
 	}
-	annotations := maps.Clone(p.annotations)
-	b.Signer.Sign(annotations, string(pod.UID), node)
-	binding := &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
-		Target:     v1.ObjectReference{Kind: "Node", Name: node},
-	}
 	undo, status := p.prepare(ctx)
 	if !status.IsSuccess() {
 		if status.IsRejected() {
@@ -53,7 +47,15 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		}
 		return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, status.AsError()))
 	}
-	result, err := b.deliver(ctx, binding)
+	if !p.assigns {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	annotations := maps.Clone(p.annotations)
+	b.Signer.Sign(annotations, string(pod.UID), node)
+	result, err := b.deliver(ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
+		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	})
 	switch result {
 	case applied:
 		p.tell(ctx, pod)

@@ -19,12 +19,12 @@ const stateKey = "kubeslot.io/binding"
 type parts struct {
 	by          map[string]contribution // by plugin
 	info        *types.PodInfo          // with the node's name
-	nriPlugin   string                  // of the node
+	assigns     bool                    // some plugin has a part
 	annotations map[string]string       // of info, and that its containers require the plugin
 }
 
 type contribution struct {
-	part map[string]types.ContainerInfo // by container
+	part map[string]types.ContainerInfo // by container; nil for none
 	step Step                           // nil if there is nothing to do before the Binding
 }
 
@@ -32,24 +32,48 @@ type contribution struct {
 func (p *parts) Clone() fwk.StateData { return p }
 
 // Contribute adds the plugin's part of the pod's assignment on the node: Requests,
-// DevRequests and AllocateFrom, by container; and the step that Bind does first, nil
-// for none. Of what the plugin contributed in this cycle before, nothing stays. The
-// part must not be changed afterwards.
+// DevRequests and AllocateFrom, by container, nil for none; and the step that Bind does first,
+// nil for none. Of what the plugin contributed in this cycle before, nothing stays. The part must
+// not be changed afterwards. A pod of which no plugin has a part is bound without an assignment.
 //
 // To be called at Reserve, by one plugin at a time: it is an error, before anything
 // is bound, if two plugins give one thing, or if the pod's annotations would become
 // larger than the API server allows.
-func (b *Binder) Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string, part map[string]types.ContainerInfo, step Step) error {
-	by := map[string]contribution{}
+func (b *Binder) Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string,
+	part map[string]types.ContainerInfo, step Step) error {
+	p := &parts{by: map[string]contribution{}}
 	if before := read(state); before != nil && before.info.NodeName == node {
-		maps.Copy(by, before.by)
+		maps.Copy(p.by, before.by)
 	}
-	by[plugin] = contribution{part, step}
-	nriPlugin := ""
-	if b.NRIPlugin != nil {
-		nriPlugin = b.NRIPlugin(node)
+	p.by[plugin] = contribution{part, step}
+	var err error
+	if p.info, err = merge(pod, node, p.by); err != nil {
+		return err
 	}
-	return write(state, pod, node, nriPlugin, by)
+	for _, c := range p.by {
+		p.assigns = p.assigns || c.part != nil
+	}
+	if p.assigns {
+		if p.annotations, err = b.encode(pod, p.info); err != nil {
+			return err
+		}
+	}
+	state.Write(stateKey, p)
+	return nil
+}
+
+// encode is the assignment as annotations, with the NRI plugin that its containers require.
+func (b *Binder) encode(pod *v1.Pod, info *types.PodInfo) (map[string]string, error) {
+	annotations, err := assignment.Encode(info, string(pod.UID), pod.Annotations)
+	if err != nil || b.NRIPlugin == nil {
+		return annotations, err
+	}
+	requirePlugin(annotations, pod, info, b.NRIPlugin(info.NodeName))
+	if size := assignment.Size(annotations, pod.Annotations); size > assignment.MaxBytes {
+		return nil, fmt.Errorf("with the NRI plugins that its containers require the annotations of pod %s would take "+
+			"%d bytes, of %d allowed: shorten its annotations %s", pod.Name, size, assignment.MaxBytes, requiredPlugins)
+	}
+	return annotations, nil
 }
 
 // Step is what has to be done just before the Binding is sent, whichever plugin
@@ -62,18 +86,8 @@ type Step interface {
 	Undo(context.Context)
 }
 
-// Withdraw takes the plugin's part and step back, at Unreserve.
-func Withdraw(state fwk.CycleState, pod *v1.Pod, plugin string) {
-	before := read(state)
-	if before == nil {
-		return
-	}
-	by := maps.Clone(before.by)
-	delete(by, plugin)
-	if len(by) == 0 || write(state, pod, before.info.NodeName, before.nriPlugin, by) != nil {
-		state.Delete(stateKey)
-	}
-}
+// Withdraw takes back what was contributed, at Unreserve: that is of all plugins.
+func Withdraw(state fwk.CycleState) { state.Delete(stateKey) }
 
 func read(state fwk.CycleState) *parts {
 	data, err := state.Read(stateKey)
@@ -81,22 +95,4 @@ func read(state fwk.CycleState) *parts {
 		return nil
 	}
 	return data.(*parts)
-}
-
-func write(state fwk.CycleState, pod *v1.Pod, node, nriPlugin string, by map[string]contribution) error {
-	info, err := merge(pod, node, by)
-	if err != nil {
-		return err
-	}
-	annotations, err := assignment.Encode(info, string(pod.UID), pod.Annotations)
-	if err != nil {
-		return err
-	}
-	requirePlugin(annotations, pod, info, nriPlugin)
-	if size := assignment.Size(annotations, pod.Annotations); size > assignment.MaxBytes {
-		return fmt.Errorf("with the NRI plugins that its containers require the annotations of pod %s would take %d bytes, of %d allowed: shorten its annotations %s",
-			pod.Name, size, assignment.MaxBytes, requiredPlugins)
-	}
-	state.Write(stateKey, &parts{by, info, nriPlugin, annotations})
-	return nil
 }

@@ -14,30 +14,31 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// beforeBind is the step before a pod's Binding is sent: it makes sure that the
-// slots are the pod's still, and with claimMode Scheduler claims them. kubecri finds the
+// beforeBind is the step before a pod's Binding is sent: it makes sure that the node still
+// leaves the slots to the scheduler, or still does not, that they are the pod's still, and with claimMode Scheduler claims them. kubecri finds the
 // claim made then, and does not wait: after a restore it is here that nodes get the time to
 // make their claims again.
 type beforeBind struct {
 	*Plugin
 	pod   *v1.Pod
 	node  string
+	bare  bool                  // the node chose slots itself at Reserve: the pod is bound without an assignment
 	wants []*v1alpha1.SlotClaim // none with claimMode Node
 	taken []*v1alpha1.SlotClaim
 }
 
-// beforeBind is called in the scheduling cycle: the node is looked up in its snapshot.
-func (p *Plugin) beforeBind(pod *v1.Pod, node string, a ledger.Assignment) (*beforeBind, error) {
-	s := &beforeBind{Plugin: p, pod: pod, node: node}
-	if p.claims == nil {
-		return s, nil
+// toClaim has the step claim the slots, with claimMode Scheduler. It is called in the scheduling cycle: the node
+// is looked up in its snapshot.
+func (s *beforeBind) toClaim(a ledger.Assignment) error {
+	if s.claims == nil {
+		return nil
 	}
-	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	info, err := s.handle.SnapshotSharedLister().NodeInfos().Get(s.node)
 	if err != nil {
-		return nil, fmt.Errorf("claim slots on node %s: %w", node, err)
+		return fmt.Errorf("claim slots on node %s: %w", s.node, err)
 	}
-	s.wants = claims.Of(pod, info.Node(), a)
-	return s, nil
+	s.wants = claims.Of(s.pod, info.Node(), a)
+	return nil
 }
 
 // Do claims all slots or none. A slot that another has taken is in the ledger
@@ -48,18 +49,22 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 			return fwk.AsStatus(fmt.Errorf("the slots of pod %s on node %s are not claimed yet: %w", klog.KObj(s.pod), s.node, err))
 		}
 	}
-	var lost error
-	s.cache.Read(func(l *ledger.Ledger) { lost = l.Check(string(s.pod.UID)) })
-	if lost != nil {
-		return fwk.AsStatus(lost)
-	}
-	if s.cache.ChoosesSlots(s.node) { // since Reserve
+	if s.cache.ChoosesSlots(s.node) != s.bare { // since Reserve
 		s.cache.Queue.RetryLater(s.pod.UID)
-		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with an assignment: the node chooses slots itself by now (label %s=%s); the pod is tried again",
-			s.node, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
+		out := ""
+		if s.bare {
+			out = "out"
+		}
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with%s an assignment: the node "+
+			"has begun, or ceased, to choose slots itself (label %s=%s); the pod is tried again",
+			s.node, out, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
 	}
-	if len(s.wants) == 0 {
-		return nil
+	var lost error
+	if !s.bare {
+		s.cache.Read(func(l *ledger.Ledger) { lost = l.Check(string(s.pod.UID)) })
+	}
+	if lost != nil || len(s.wants) == 0 {
+		return fwk.AsStatus(lost)
 	}
 	taken, err := s.claims.Take(ctx, s.wants)
 	if held, ok := errors.AsType[*claims.Held](err); ok {

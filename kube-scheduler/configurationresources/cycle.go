@@ -28,17 +28,21 @@ func (c *cycle) Clone() fwk.StateData {
 	return &cycle{Cycle: c.Cycle.Clone(), wait: c.wait, texts: c.texts, scores: c.scores}
 }
 
-// groupOf returns what the pod is placed with, nil when it is placed alone.
+// groupOf returns what the pod is placed with, nil when it is placed alone. In a composite group those are the pods
+// of all groups in it.
 func groupOf(state fwk.CycleState) *slotcache.Group {
-	if !state.IsPodGroupSchedulingCycle() {
+	root := state.GetPodGroupSchedulingCycle()
+	if root == nil {
 		return nil
 	}
-	placement := state.GetPlacementCycleState()
-	if data, err := placement.Read(stateKey); err == nil {
+	for in := root.GetParentPlacementCycleState(); in != nil; in = root.GetParentPlacementCycleState() {
+		root = in.GetPodGroupSchedulingCycle()
+	}
+	if data, err := root.Read(stateKey); err == nil {
 		return data.(*slotcache.Group)
 	}
 	group := &slotcache.Group{}
-	placement.Write(stateKey, group)
+	root.Write(stateKey, group)
 	return group
 }
 

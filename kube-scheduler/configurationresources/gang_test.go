@@ -1,6 +1,7 @@
 package configurationresources
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -93,20 +94,30 @@ func TestGangInTheRealScheduler(t *testing.T) {
 	}
 }
 
-// groupCycle is the state of a pod's cycle while upstream looks for nodes for all of a group:
-// the pods of a group share a placement.
-func groupCycle(placement fwk.PlacementCycleState) *framework.CycleState {
-	state := framework.NewCycleState()
-	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
+// groupCycle is the state of a pod's cycle while upstream looks for nodes for all of a group, whose
+// own state the pods share.
+func groupCycle(group *framework.CycleState) *framework.CycleState {
+	state, placement := framework.NewCycleState(), framework.NewCycleState()
+	placement.SetPodGroupSchedulingCycle(group)
+	state.SetPodGroupSchedulingCycle(group)
 	state.SetPlacementCycleState(placement)
 	return state
 }
 
+// below is the state of a group in a composite one.
+func below(composite *framework.CycleState) *framework.CycleState {
+	group, placement := framework.NewCycleState(), framework.NewCycleState()
+	placement.SetPodGroupSchedulingCycle(composite)
+	group.SetPlacementCycleState(placement)
+	return group
+}
+
 // place finds the pod a place on the node as a part of its group.
-func (r *rig) place(state *framework.CycleState, p *v1.Pod, node string) *fwk.Status {
+func (r *rig) place(state *framework.CycleState, p *v1.Pod, node string, away ...*v1.Pod) *fwk.Status {
 	r.Helper()
 	on := nodeInfo(node)
-	if _, status := r.PreFilter(r.ctx, state, p, []fwk.NodeInfo{on}); !status.IsSuccess() {
+	ctx := context.WithValue(r.ctx, imaginedAway{}, away)
+	if _, status := r.PreFilter(ctx, state, p, []fwk.NodeInfo{on}); !status.IsSuccess() {
 		return status
 	}
 	if status := r.Filter(r.ctx, state, p, on); !status.IsSuccess() {
@@ -134,15 +145,15 @@ func TestGangReverted(t *testing.T) {
 	}
 	r.requeued()
 	for range 2 {
-		placement := framework.NewCycleState()
+		group := framework.NewCycleState()
 		var placed []*framework.CycleState
 		for i, node := range []string{"node-a", "node-b"} {
-			placed = append(placed, groupCycle(placement))
+			placed = append(placed, groupCycle(group))
 			if status := r.place(placed[i], members[i], node); !status.IsSuccess() {
 				t.Fatal(status)
 			}
 		}
-		if status := r.place(groupCycle(placement), members[2], "node-a"); status.IsSuccess() {
+		if status := r.place(groupCycle(group), members[2], "node-a"); status.IsSuccess() {
 			t.Fatal("three of a gang have two slots")
 		}
 		r.wantFree("while the gang is placed", "cam", 2)
@@ -153,8 +164,8 @@ func TestGangReverted(t *testing.T) {
 	}
 	r.wantActivated("by what the gang gave back")
 	// It fits without the third: its pods are reserved for good, by the same states.
-	placement := framework.NewCycleState()
-	first := groupCycle(placement)
+	group := framework.NewCycleState()
+	first := groupCycle(group)
 	if status := r.place(first, members[0], "node-a"); !status.IsSuccess() {
 		t.Fatal(status)
 	}
@@ -167,6 +178,51 @@ func TestGangReverted(t *testing.T) {
 	r.refused(withPriority(pod("many", "2"), 200), "node-a")
 	r.Unreserve(r.ctx, first, members[0], "node-a")
 	r.wantFree("given back", "cam", 2)
+}
+
+// All groups of a composite one are placed together: what one of them is to get the next one does not.
+func TestCompositeGang(t *testing.T) {
+	r := newRig(t)
+	shared(r.cache, "cam-000001", "cam-000002", "cam-000003")
+	composite := framework.NewCycleState()
+	groups := []*framework.CycleState{below(composite), below(below(composite))}
+	for i, want := range []fwk.Code{fwk.Success, fwk.Success, fwk.Success, fwk.Unschedulable} {
+		name := fmt.Sprint("g", i)
+		wantStatus(t, name, r.place(groupCycle(groups[i/2]), gang("g", name)[0], "node-a"), want)
+	}
+}
+
+// Upstream asks anew where a gang fits for each pod that the gang might preempt. What one such question costs
+// depends on the gang, and not on how many those pods are.
+func TestGangThatMightPreemptMany(t *testing.T) {
+	allocated := func(holders int) float64 {
+		r := newRig(t)
+		var away []*v1.Pod
+		for i := range holders {
+			away = append(away, r.hold(camera(i), pod(fmt.Sprint("holder-", i), "1"), "node-a", "node-b"))
+		}
+		group, members := framework.NewCycleState(), gang("g", "g1", "g2")
+		states := []*framework.CycleState{groupCycle(group), groupCycle(group)}
+		for i, p := range members {
+			wantStatus(t, p.Name, r.place(states[i], withPriority(p, 100), "node-a", away...), fwk.Success)
+		}
+		back, on := must(framework.NewPodInfo(away[0])), nodeInfo("node-a")
+		return testing.AllocsPerRun(10, func() {
+			for i, p := range members {
+				r.Unreserve(r.ctx, states[i], p, "node-a")
+				wantStatus(t, "put back", r.AddPod(r.ctx, states[i], p, back, on), fwk.Success)
+			}
+			for i, p := range members {
+				wantStatus(t, "Filter", r.Filter(r.ctx, states[i], p, on), fwk.Success)
+				wantStatus(t, "Reserve", r.Reserve(r.ctx, states[i], p, "node-a"), fwk.Success)
+				wantStatus(t, "removed", r.RemovePod(r.ctx, states[i], p, back, on), fwk.Success)
+			}
+		})
+	}
+	few, many := allocated(10), allocated(1000)
+	if many > 3*few {
+		t.Errorf("%.0f allocations with 1000 pods that might be preempted, and %.0f with 10", many, few)
+	}
 }
 
 // A node has its generation still when upstream has put the first of a gang on it. What it

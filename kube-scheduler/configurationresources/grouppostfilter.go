@@ -69,7 +69,7 @@ func (p *Plugin) PodGroupPostFilter(
 		}
 		var away []*v1.Pod
 		for uid, pod := range before {
-			if now[uid] == nil {
+			if now[uid] == nil && p.cache.Holds(string(uid)) {
 				away = append(away, pod)
 			}
 		}

@@ -2,12 +2,14 @@ package configurationresources
 
 import (
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -74,6 +76,25 @@ func TestNodeBeginsToChooseSlots(t *testing.T) {
 	if status := r.Bind(r.ctx, state, p, "node-a"); len(r.bindings()) != 1 {
 		t.Errorf("Bind: %v, %v", status, r.bindings())
 	}
+}
+
+// A pod without an assignment never lands on a node that leaves the slots to the scheduler: not when the node changes
+// its mode after the pod was reserved there either. It is tried again.
+func TestNodeChoosesSlotsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := cameraRig(t)
+		p := pod("p", "1")
+		r.cache.SetPod(p)
+		r.know(p)
+		state, status := r.filterOn(p, choosing(r, "node-a", map[string]string{"cam": "1"}))
+		wantStatus(t, "Filter", status, fwk.Success)
+		wantStatus(t, "Reserve", r.Reserve(r.ctx, state, p, "node-a"), fwk.Success)
+		r.cache.SetNode(advertising("node-a", ""))
+		wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Unschedulable, "without an assignment")
+		r.Unreserve(r.ctx, state, p, "node-a")
+		r.wantFree("given back", "cam", 1)
+		r.wantActivatedWithin(requeue.RetryInterval, "later", "p")
+	})
 }
 
 // A gang's pod is reserved a second time in its cycle. If its node has changed its mode in between,

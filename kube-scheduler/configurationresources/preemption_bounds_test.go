@@ -2,16 +2,21 @@ package configurationresources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	policylisters "k8s.io/client-go/listers/policy/v1"
+	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
@@ -218,4 +223,75 @@ func TestPreemptionGoesRound(t *testing.T) {
 			t.Errorf("from node %d: %+v, %v, want a preemption for node-a", from, best, err)
 		}
 	}
+}
+
+// While upstream puts pods back one by one that it might have preempted, the search for slots comes to its limit. Then
+// nobody knows whether the next one may stay: no pod is preempted for that. The plugin's own preemption has a
+// budget of its own.
+func TestPreemptionGivesUpRatherThanEvictMore(t *testing.T) {
+	const devices = 600
+	r := newRig(t)
+	for i := range devices - 1 {
+		device(r.cache, camera(i), nil, "node-a")
+	}
+	holder := r.hold(camera(devices), pod("holder", "1"), "node-a")
+	vip := withPriority(pod("vip", fmt.Sprint(devices)), 100)
+	r.know(vip)
+	other, on := must(framework.NewPodInfo(holder)), infoOf(advertising("node-a", fmt.Sprint(devices)))
+	r.handle.nodes = []fwk.NodeInfo{on}
+	state, statuses := r.refuseWith(vip, fwk.Unschedulable, on)
+	gaveUp := false
+	for i := 0; i < 10_000 && !gaveUp; i++ {
+		wantStatus(t, "removed", r.RemovePod(r.ctx, state, vip, other, on), fwk.Success)
+		status := r.Filter(r.ctx, state, vip, on)
+		if i == 0 {
+			wantStatus(t, "without the holder", status, fwk.Success)
+		}
+		gaveUp = !r.AddPod(r.ctx, state, vip, other, on).IsSuccess()
+	}
+	if !gaveUp {
+		t.Error("the search goes on for ever")
+	}
+	if node, status := nominated(r.PostFilter(r.ctx, state, vip, statuses)); node != "node-a" {
+		t.Errorf("nominated to %q, %v", node, status)
+	}
+}
+
+// Victims are evicted side by side: one may wait long for the API server, or for a webhook. When one cannot be, those
+// that are left stay.
+func TestEvictsInParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var victims []ledger.Victim
+		for i := range 40 {
+			holder := r.hold(camera(i), pod(fmt.Sprint("holder-", i), "1"), "node-a")
+			victims = append(victims, ledger.Victim{Pod: slotrequest.PodOf(holder)})
+		}
+		var asked atomic.Int32
+		both := make(chan struct{})
+		r.preemption.Pods = watchedPods{r.preemption.Pods, func() {
+			if asked.Add(1) == 2 {
+				close(both)
+			}
+			select {
+			case <-both:
+			case <-time.After(time.Minute):
+				t.Error("they are evicted one after the other")
+			}
+		}}
+		evict := func(some []ledger.Victim) {
+			r.preemption.Evict(r.ctx, important("vip"), &ledger.Preemption{Node: "node-a", Victims: some}, nil)
+		}
+		evict(victims[:2])
+		if n := len(r.deleted()); n != 2 {
+			t.Errorf("%d are deleted, want 2", n)
+		}
+		r.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("a webhook denied the request")
+		})
+		evict(victims[2:])
+		if n := len(r.deleted()) - 2; n > 2 { // as many as at once
+			t.Errorf("%d more are to be deleted after the first could not be", n)
+		}
+	})
 }

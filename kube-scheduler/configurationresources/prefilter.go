@@ -82,9 +82,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	inCache := p.cache.NewCycle(pod, req, nodes, groupOf(state))
 	if away, ok := ctx.Value(imaginedAway{}).([]*v1.Pod); ok {
 		for _, other := range away {
-			if p.cache.Holds(string(other.UID)) {
-				inCache.ImagineAway(other)
-			}
+			inCache.ImagineAway(other)
 		}
 	}
 	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, texts: &sync.Map{}})
@@ -104,8 +102,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, adde
 	if status != nil {
 		return status
 	}
-	c.Imagine(added.GetPod())
-	return nil
+	return fwk.AsStatus(c.Imagine(added.GetPod()))
 }
 
 // RemovePod imagines a pod away.

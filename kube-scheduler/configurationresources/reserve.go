@@ -32,28 +32,26 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		}
 		return nil
 	}
-	taken := func(shortfall *ledger.Shortfall) *fwk.Status { // by another, since Filter
+	step := &beforeBind{Plugin: p, pod: pod, node: node, bare: p.cache.ChoosesSlots(node)}
+	var part map[string]types.ContainerInfo
+	var shortfall *ledger.Shortfall
+	if req := c.Request.WithNewBudget(); step.bare {
+		shortfall = p.cache.KeepUntilClaimed(req, node, p.args.Strategy)
+	} else {
+		var a ledger.Assignment
+		if a, shortfall, err = p.cache.Assume(req, node, p.args.Strategy); err == nil && shortfall == nil {
+			part = partOf(a)
+			err = step.toClaim(a)
+		}
+		if err != nil {
+			return fwk.AsStatus(err) // Unreserve follows
+		}
+	}
+	if shortfall != nil { // taken by another, since Filter
 		p.cache.Queue.RetryLater(pod.UID) // it may find or preempt something else
 		return c.status(shortfall)
 	}
-	if p.cache.ChoosesSlots(node) { // the pod is bound without an assignment
-		if shortfall := p.cache.KeepUntilClaimed(c.Request.WithNewBudget(), node, p.args.Strategy); shortfall != nil {
-			return taken(shortfall)
-		}
-		return nil
-	}
-	a, shortfall, err := p.cache.Assume(c.Request.WithNewBudget(), node, p.args.Strategy)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
-	if shortfall != nil {
-		return taken(shortfall)
-	}
-	step, err := p.beforeBind(pod, node, a)
-	if err != nil {
-		return fwk.AsStatus(err) // Unreserve follows
-	}
-	if err := p.binder.Contribute(state, pod, node, Name, partOf(a), step); err != nil {
+	if err := p.binder.Contribute(state, pod, node, Name, part, step); err != nil {
 		return unresolvable(err.Error())
 	}
 	return nil
@@ -69,7 +67,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		c.Leave()
 		return
 	}
-	binding.Withdraw(state, pod, Name)
+	binding.Withdraw(state)
 	p.cache.Forget(pod)
 }
 

@@ -23,6 +23,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -112,6 +114,12 @@ func (h *fakeHandle) GetWaitingPod(types.UID) fwk.WaitingPod     { return nil }
 func (h *fakeHandle) GetPodInPreBind(types.UID) fwk.PodInPreBind { return nil }
 func (h *fakeHandle) SnapshotSharedLister() fwk.SharedLister     { return h }
 func (h *fakeHandle) NodeInfos() fwk.NodeInfoLister              { return nodeLister{nodes: h.nodes} }
+
+// Parallelizer has a metric, which upstream's scheduler registers.
+func (h *fakeHandle) Parallelizer() fwk.Parallelizer {
+	metrics.Register()
+	return parallelize.NewParallelizer(2)
+}
 
 type nodeLister struct {
 	fwk.NodeInfoLister

@@ -45,9 +45,10 @@ type deviceCache struct {
 	// changing is held while the host is told of nodes and pods, plugins' calls
 	// included: what the device cache knows of a pod and what the host counts is one.
 	changing sync.Mutex
-	// held is who holds devices, by UID. mu guards the map.
-	held map[apitypes.UID]hold
+	// held is who holds devices: a hold by UID.
+	held sync.Map
 
+	// mu also keeps a pod from being entered into the queue once it was deleted from it.
 	mu sync.RWMutex
 	// unusable says why a node's annotation cannot be read.
 	unusable map[string]string
@@ -74,7 +75,7 @@ type askedName struct {
 // a plugin took.
 func newDeviceCache(logger klog.Logger, schedulers []devicescheduler.DeviceScheduler, observe func(plugin, method string, took time.Duration),
 	activator fwk.PodActivator, c clock.Clock) (*deviceCache, error) {
-	a := &deviceCache{logger: logger, trouble: newTrouble(logger), held: map[apitypes.UID]hold{},
+	a := &deviceCache{logger: logger, trouble: newTrouble(logger),
 		unusable: map[string]string{}, recognized: lru.New(maxRecognized)}
 	var err error
 	if a.host, err = host.New(schedulers, host.Options{OnFault: a.trouble.fault, OnCall: observe}); err != nil {
@@ -97,11 +98,22 @@ type waiting struct {
 
 // expect remembers a pod that is about to be tried.
 func (a *deviceCache) expect(pod *v1.Pod, r *request) {
+	w := &waiting{req: r, kind: r.kind()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	// A pod that the informer has deleted would never be forgotten again.
-	if live, err := a.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
-		a.queue.Add(pod, &waiting{req: r, kind: r.kind()})
+	live, err := a.pods.Pods(pod.Namespace).Get(pod.Name)
+	if err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
+		a.queue.Add(pod, w)
 		a.queue.Try(pod.UID)
 	}
+}
+
+// waitsNoLonger forgets a pod that is bound, or gone, as the informer's store has it by now.
+func (a *deviceCache) waitsNoLonger(pod *v1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue.Delete(pod.UID)
 }
 
 // expectRefused remembers the pods that may have been refused because there was no plugin yet.
@@ -112,8 +124,7 @@ func (a *deviceCache) expectRefused() {
 			continue
 		}
 		if r, err := requestOf(pod); err == nil && r != nil {
-			a.queue.Add(pod, &waiting{req: r, kind: r.kind()})
-			a.queue.Try(pod.UID)
+			a.expect(pod, r)
 		}
 	}
 }
@@ -203,13 +214,13 @@ func (a *deviceCache) setPod(pod *v1.Pod) {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
 		a.deletePod(pod)
 	case pod.Spec.NodeName != "":
-		a.queue.Delete(pod.UID)
+		a.waitsNoLonger(pod)
 		a.observe(pod)
 	}
 }
 
 func (a *deviceCache) deletePod(pod *v1.Pod) {
-	a.queue.Delete(pod.UID)
+	a.waitsNoLonger(pod)
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	if held, ok := a.hold(pod.UID); ok {
@@ -238,7 +249,7 @@ func (a *deviceCache) observe(pod *v1.Pod) {
 		a.queue.Record(freed(held.node))
 	case assumed:
 		held.bound = true
-		a.setHold(pod.UID, held)
+		a.held.Store(pod.UID, held)
 		return
 	}
 	if info == nil {
@@ -247,7 +258,7 @@ func (a *deviceCache) observe(pod *v1.Pod) {
 	if err := a.host.Take(pod.Spec.NodeName, string(pod.UID), info); err != nil {
 		logger.Error(err, "Not all of a bound pod's devices could be counted")
 	}
-	a.setHold(pod.UID, hold{node: pod.Spec.NodeName, info: info, bound: true})
+	a.held.Store(pod.UID, hold{node: pod.Spec.NodeName, info: info, bound: true})
 }
 
 // assume counts what a pod is about to be given; nothing stays counted with an
@@ -264,7 +275,7 @@ func (a *deviceCache) assume(uid apitypes.UID, node string, info *types.PodInfo)
 	if err := a.host.Take(node, string(uid), info); err != nil {
 		return errors.Join(err, a.host.Return(node, string(uid)))
 	}
-	a.setHold(uid, hold{node: node, info: info})
+	a.held.Store(uid, hold{node: node, info: info})
 	return nil
 }
 
@@ -283,22 +294,15 @@ func (a *deviceCache) giveBack(uid apitypes.UID, node string) {
 	if err := a.host.Return(node, string(uid)); err != nil {
 		a.logger.Error(err, "A plugin failed to count what a pod gave back; it was counted anew from the node's other pods", "podUID", uid, "node", node)
 	}
-	a.mu.Lock()
-	delete(a.held, uid)
-	a.mu.Unlock()
+	a.held.Delete(uid)
 }
 
 func (a *deviceCache) hold(uid apitypes.UID) (hold, bool) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	held, ok := a.held[uid]
-	return held, ok
-}
-
-func (a *deviceCache) setHold(uid apitypes.UID, h hold) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.held[uid] = h
+	held, ok := a.held.Load(uid)
+	if !ok {
+		return hold{}, false
+	}
+	return held.(hold), true
 }
 
 // synced reports whether the device cache has seen all that existed at start.

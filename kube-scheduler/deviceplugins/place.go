@@ -105,7 +105,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if readCycle(state) == nil {
 		return
 	}
-	binding.Withdraw(state, pod, Name)
+	binding.Withdraw(state)
 	p.cache.forget(pod)
 }
 

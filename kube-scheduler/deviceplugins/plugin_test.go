@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/component-base/metrics/testutil"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -231,5 +233,48 @@ func TestScores(t *testing.T) {
 				t.Errorf("%v: %v, want %v", test.scores, list, test.want)
 			}
 		}
+	}
+}
+
+// deletingPods deletes a pod as soon as it was looked up, unless the device cache's lock would keep the informer's
+// handler waiting.
+type deletingPods struct {
+	corelisters.PodLister
+	corelisters.PodNamespaceLister
+	cache   *deviceCache
+	deleted bool
+}
+
+func (l *deletingPods) List(labels.Selector) ([]*v1.Pod, error) { return nil, nil }
+
+func (l *deletingPods) Pods(namespace string) corelisters.PodNamespaceLister {
+	l.PodNamespaceLister = l.PodLister.Pods(namespace)
+	return l
+}
+
+func (l *deletingPods) Get(name string) (*v1.Pod, error) {
+	pod, err := l.PodNamespaceLister.Get(name)
+	if err == nil && l.cache.mu.TryLock() {
+		l.cache.mu.Unlock()
+		l.cache.deletePod(pod)
+		l.deleted = true
+	}
+	return pod, err
+}
+
+// A pod that is deleted while its try begins is not entered into the queue after that: nobody would ever
+// take it out.
+func TestDeletedWhileItsTryBegins(t *testing.T) {
+	r := newRig(t, newMoody())
+	p := widgets(t, "p", 1)
+	r.create(t, p)
+	pods := &deletingPods{PodLister: r.cache.pods, cache: r.cache}
+	r.cache.pods = pods
+	r.PreFilter(r.ctx, framework.NewCycleState(), p, nil)
+	if !pods.deleted {
+		r.cache.deletePod(p)
+	}
+	if _, waits := r.cache.queue.Get(p.UID); waits {
+		t.Error("it waits for ever")
 	}
 }

@@ -57,6 +57,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		holders *ledger.PotentialVictims
 		best    *ledger.Preemption
 	)
+	req = req.WithNewBudget() // Filter may have spent the other one
 	e.Cache.Read(func(l *ledger.Ledger) {
 		if len(nodes) > 0 { // else all pods were looked at for nothing
 			holders = l.PotentialVictims(req)
@@ -71,7 +72,7 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 			e.Cache.Queue.Unfinished(types.UID(req.UID), from)
 			return nil, nil, context.Cause(ctx)
 		}
-		if i+holders.Looked() >= cmp.Or(e.Limit, DefaultLimit) {
+		if i+holders.Looked() >= cmp.Or(e.Limit, DefaultLimit) || req.Budget.Spent() {
 			if best == nil {
 				e.Cache.Queue.Unfinished(types.UID(req.UID), next)
 				return nil, nil, errLimit

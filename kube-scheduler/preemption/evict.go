@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,27 +26,27 @@ func (e *Evaluator) victim(v ledger.Victim) (*v1.Pod, error) {
 	return pod, err
 }
 
-// Evict makes the victims give up their slots. If one cannot be evicted, the slots are reserved
-// no longer, and the preemptor gets an Event and is tried again.
-func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption, nomination *slotcache.Nomination) {
-	logger := klog.FromContext(ctx)
-	var errs []error
-	for _, v := range chosen.Victims {
+// Evict makes the victims give up their slots, several at once as upstream's preemption.Executor does. If one cannot
+// be evicted, those that have not been yet stay, the slots are reserved no longer, and the preemptor gets an Event
+// and is tried again.
+func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger.Preemption,
+	nomination *slotcache.Nomination) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	e.Handle.Parallelizer().Until(ctx, len(chosen.Victims), func(i int) {
+		v := chosen.Victims[i]
 		pod, err := e.victim(v)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
 		if err == nil {
 			err = e.evictOne(ctx, preemptor, pod, chosen.Node)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("evict pod %s: %w", v.Pod, err))
+		if err != nil && !apierrors.IsNotFound(err) {
+			stop(fmt.Errorf("evict pod %s: %w", v.Pod, err)) // the first counts
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		logger.Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
+	}, e.PluginName)
+	if err := context.Cause(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
 		e.Handle.EventRecorder().Eventf(preemptor, nil, v1.EventTypeWarning, "PreemptionFailed", "Preempting",
-			"%d of %d pods could not be made to give up their slots, and it is tried again; the first: %.200s", len(errs), len(chosen.Victims), errs[0])
+			"The pods whose slots it is to have could not all be evicted, and it is tried again: %.200s", err)
 		e.Cache.InVain(preemptor, nomination)
 	}
 }

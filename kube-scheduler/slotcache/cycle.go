@@ -1,6 +1,7 @@
 package slotcache
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -33,8 +34,8 @@ type Cycle struct {
 	released map[string]bool
 	expected map[string]*ledger.Request
 	// group are the pods that are placed together with this one, nil when it is placed alone.
-	group        *Group
-	draftOfGroup *groupDraft
+	group  *Group
+	drafts *drafts
 }
 
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
@@ -42,7 +43,7 @@ type Cycle struct {
 func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
 	c := &Cycle{Request: req.WithNewBudget(), found: &sync.Map{}, cache: b,
 		released: map[string]bool{}, expected: map[string]*ledger.Request{},
-		group: group, draftOfGroup: &groupDraft{}}
+		group: group, drafts: &drafts{}}
 	amounts := slotrequest.Amounts(pod)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +66,7 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 // Clone is a Cycle in which other pods can be imagined.
 func (c *Cycle) Clone() *Cycle {
 	clone := *c
-	clone.released, clone.expected, clone.draftOfGroup = maps.Clone(c.released), maps.Clone(c.expected), &groupDraft{}
+	clone.released, clone.expected, clone.drafts = maps.Clone(c.released), maps.Clone(c.expected), &drafts{}
 	return &clone
 }
 
@@ -105,24 +106,11 @@ func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *led
 // draft is the ledger as the cycle imagines it when it asks the node. The caller holds the
 // slot cache's lock.
 func (c *Cycle) draft(node string, strategy ledger.Strategy) *ledger.Draft {
-	var draft *ledger.Draft
-	if c.group == nil {
-		draft = c.cache.ledger.Draft(strategy, c.Request.Pod)
-		c.release(draft)
-	} else {
-		draft = c.draftOfGroup.of(c, strategy)
-	}
+	draft := c.drafts.of(c, strategy)
 	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
 		draft.Reserve(node, c.expected[uid])
 	}
 	return draft
-}
-
-// release takes away what the cycle imagines away.
-func (c *Cycle) release(draft *ledger.Draft) {
-	for uid := range c.released {
-		draft.Release(uid)
-	}
 }
 
 // Passed reports whether the node is as it was when it passed all of Filter, and advertises enough for this
@@ -177,26 +165,31 @@ func (c *Cycle) ImagineAway(pod *v1.Pod) {
 		return
 	}
 	c.released[uid] = true
-	c.draftOfGroup = &groupDraft{}
+	c.drafts.follow(c, uid, (*ledger.Draft).Release)
 }
 
 // Imagine imagines a pod on the node that the cycle asks next: one that was imagined away, or
-// a nominated one, which has no slots yet.
-func (c *Cycle) Imagine(pod *v1.Pod) {
-	uid := string(pod.UID)
+// a nominated one, which has no slots yet. It fails when so much was searched that nobody can tell
+// any more whether a pod that was imagined away may stay: it must not be evicted for that.
+func (c *Cycle) Imagine(pod *v1.Pod) error {
+	uid, bound := string(pod.UID), pod.Spec.NodeName != ""
+	if bound && c.Request.Budget.Spent() {
+		return errors.New("the search for pods to preempt was given up: it took too long to find slots")
+	}
 	if c.released[uid] {
 		delete(c.released, uid)
-		c.draftOfGroup = &groupDraft{}
-		return
+		c.drafts.follow(c, uid, (*ledger.Draft).Return)
+		return nil
 	}
-	if pod.Spec.NodeName != "" || c.cache.Holds(uid) {
-		return // what a bound pod has is in the ledger, also if nodes chose it
+	if bound || c.cache.Holds(uid) {
+		return nil // what a bound pod has is in the ledger, also if nodes chose it
 	}
 	req, err := c.cache.RequestOf(pod)
 	if err != nil || req == nil {
-		return // it will never get slots
+		return nil // it will never get slots
 	}
 	expected := *req
 	expected.Budget = c.Request.Budget
 	c.expected[uid] = &expected
+	return nil
 }

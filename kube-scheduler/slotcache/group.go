@@ -18,10 +18,10 @@ type Group struct {
 	changes uint64
 }
 
-// member is a pod that has found a node.
+// member is a pod that has found a node, and what it was told that it gets there.
 type member struct {
-	node string
-	req  *ledger.Request
+	uid, node string
+	slots     ledger.Assignment
 }
 
 // Clone implements fwk.StateData.
@@ -34,42 +34,58 @@ func (g *Group) empty() bool { return g == nil || len(g.members) == 0 }
 func (c *Cycle) Join(node string, strategy ledger.Strategy) *ledger.Shortfall {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
-	if _, shortfall := c.draft(node, strategy).Fit(node, c.Request); shortfall != nil {
-		return shortfall
+	a, shortfall := c.draft(node, strategy).Fit(node, c.Request.WithNewBudget())
+	if shortfall == nil {
+		c.group.members = append(c.group.members, member{c.Request.UID, node, a})
+		c.group.changes++
 	}
-	c.group.members = append(c.group.members, member{node, c.Request})
-	c.group.changes++
-	return nil
+	return shortfall
 }
 
 // Leave takes back what Join gave.
 func (c *Cycle) Leave() {
-	c.group.members = slices.DeleteFunc(c.group.members, func(m member) bool { return m.req.UID == c.Request.UID })
+	c.group.members = slices.DeleteFunc(c.group.members, func(m member) bool { return m.uid == c.Request.UID })
 	c.group.changes++
 }
 
-// groupDraft is the ledger without what the cycle imagines away, and with what the group's
-// members are to get, for as long as neither changes: a draft for each node would cost as much
-// as nodes times members.
-type groupDraft struct {
+// drafts are what a cycle chooses slots in. They are kept from one node to the next, and change with what the
+// cycle imagines: to make them anew each time would cost as much as nodes times pods.
+type drafts struct {
 	mu            sync.Mutex
-	ledger, group uint64
-	draft         *ledger.Draft
+	ledger, group uint64        // the changes of these that the drafts know of
+	base          *ledger.Draft // without what the cycle imagines away; nil for none
+	whole         *ledger.Draft // and with what the group's members are to get; nil for none
 }
 
 // of returns a draft to be changed. The caller holds the slot cache's lock.
-func (g *groupDraft) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if ledgerNow, groupNow := c.cache.mu.changes, c.group.changes; g.draft == nil || g.ledger != ledgerNow ||
-		g.group != groupNow {
-		g.draft, g.ledger, g.group = c.cache.ledger.Draft(strategy, c.Request.Pod), ledgerNow, groupNow
-		c.release(g.draft)
-		for _, m := range c.group.members {
-			g.draft.Reserve(m.node, m.req)
+func (d *drafts) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := c.cache.mu.changes; d.base == nil || d.ledger != now {
+		d.base, d.whole, d.ledger = c.cache.ledger.Draft(strategy, c.Request.Pod), nil, now
+		for uid := range c.released {
+			d.base.Release(uid)
 		}
 	}
-	return g.draft.Fork()
+	if c.group.empty() {
+		return d.base.Fork()
+	}
+	if d.whole == nil || d.group != c.group.changes {
+		d.whole, d.group = d.base.Fork(), c.group.changes
+		for _, m := range c.group.members {
+			d.whole.Take(m.node, m.slots)
+		}
+	}
+	return d.whole.Fork()
+}
+
+// follow has the drafts follow what the cycle imagines of a pod. No draft that was returned may be in use.
+func (d *drafts) follow(c *Cycle, uid string, imagine func(*ledger.Draft, string)) {
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	if d.whole = nil; d.base != nil && d.ledger == c.cache.mu.changes {
+		imagine(d.base, uid)
+	}
 }
 
 // countingLock is a lock that counts what may have been changed under it.
