@@ -3,6 +3,7 @@ package discovery
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -22,6 +23,10 @@ type Source struct {
 	// BuiltIn is true for a handler in this process, which cannot get lost.
 	BuiltIn bool
 
+	// Unproven is true for an http:// endpoint: who has its address now may be another than the
+	// handler that registered it.
+	Unproven bool
+
 	mu      sync.Mutex
 	renewed chan struct{} // closed and replaced by Renew
 }
@@ -29,10 +34,11 @@ type Source struct {
 // NewSource returns a source of the handler's name at an endpoint.
 func NewSource(handler Handler, endpoint string) *Source {
 	return &Source{
-		ID:      handler.Name() + "@" + endpoint,
-		Handler: handler,
-		BuiltIn: endpoint == BuiltInEndpoint,
-		renewed: make(chan struct{}),
+		ID:       handler.Name() + "@" + endpoint,
+		Handler:  handler,
+		BuiltIn:  endpoint == BuiltInEndpoint,
+		Unproven: strings.HasPrefix(endpoint, "http://"),
+		renewed:  make(chan struct{}),
 	}
 }
 

@@ -7,10 +7,9 @@ import (
 )
 
 const (
-	// goodbyeDelay is how long a record stands after its goodbye, so that another
-	// responder can announce it again. RFC 6762 10.1 has a second; with less a device
-	// that says goodbye is gone within that second.
-	goodbyeDelay = 500 * time.Millisecond
+	// answerTime is how long a record stands after a question by which it is in doubt. Who has it
+	// answers within 120 ms (RFC 6762 6).
+	answerTime = 500 * time.Millisecond
 
 	// flushDelay is how long addresses stand that a cache-flush outdates, and how old
 	// they must be for that (RFC 6762 10.2).
@@ -20,8 +19,9 @@ const (
 	// switch that restarts is no reason to take them from pods.
 	linkGrace = 10 * time.Second
 
-	// maxTTL bounds what a record can ask for. RFC 6762 10 recommends 75 minutes.
-	maxTTL = 24 * time.Hour
+	// minTTL and maxTTL bound what a record can ask for: a short TTL must leave time for questions, and a
+	// forged record goes when nobody answers these. RFC 6762 10 recommends 2 and 75 minutes.
+	minTTL, maxTTL = 10 * time.Second, 75 * time.Minute
 
 	maxInstances = 2048 // of all services on one interface
 	maxAddresses = 16   // of one host on one interface
@@ -57,7 +57,8 @@ type browsed struct {
 // link is what was heard on one interface. A name says nothing beyond it.
 type link struct {
 	up        bool
-	device    string // the interface's name
+	gone      time.Time // when all of it goes, if the link is not up again
+	device    string    // the interface's name
 	prefixes  []netip.Prefix
 	browses   map[name]*browse // by service.query; empty when not up
 	instances map[name]*instance
@@ -70,6 +71,7 @@ type instance struct {
 	ptrs     map[name]*entry // by service.query
 	srv, txt *entry
 	noTXT    bool // asked for in vain: there is none
+	whole    bool // nothing was missing once
 	resolve  resolve
 }
 
@@ -88,6 +90,7 @@ type entry struct {
 	refreshes int       // how often it was asked for since received
 	refreshAt time.Time // when to ask next, if before expires
 	flushed   bool      // outdated by a cache-flush
+	doubted   bool      // expires answerTime after the next question
 }
 
 func newCache(random func() float64) *cache {
@@ -141,6 +144,13 @@ func (c *cache) addLink(now time.Time, index int, device string, prefixes []neti
 	if l.up && !fresh {
 		return
 	}
+	if !l.up { // what was heard before it went down may have gone meanwhile
+		ask := later(now.Add(c.startDelay()), l.gone.Add(-answerTime))
+		l.each(func(e *entry) {
+			e.doubted = false
+			c.doubt(e, ask)
+		})
+	}
 	l.up = true
 	l.browses = map[name]*browse{}
 	for query := range c.services {
@@ -155,8 +165,7 @@ func (c *cache) loseLink(now time.Time, index int) {
 	if l == nil || !l.up {
 		return
 	}
-	l.up, l.browses = false, nil
-	l.each(func(e *entry) { c.shorten(e, now.Add(linkGrace)) })
+	l.up, l.browses, l.gone = false, nil, now.Add(linkGrace)
 	c.wake(now) // removes the link at once if it is empty
 }
 
@@ -286,7 +295,7 @@ func (c *cache) flush(now time.Time, l *link, r record) {
 		if address.Is4() == (r.rtype == typeA) && now.Sub(e.received) > flushDelay && !e.flushed {
 			e.flushed = true
 			c.changes++
-			c.shorten(e, now.Add(flushDelay))
+			c.doubt(e, now.Add(flushDelay-answerTime))
 		}
 	}
 }
@@ -299,27 +308,34 @@ func (c *cache) renew(now time.Time, e *entry, r record) *entry {
 	if e.data != r.data || e.received.IsZero() || e.flushed {
 		c.changes++
 	}
-	ttl := min(time.Duration(r.ttl)*time.Second, maxTTL)
+	ttl := min(max(time.Duration(r.ttl)*time.Second, minTTL), maxTTL)
 	*e = entry{data: r.data, received: now, expires: now.Add(ttl), ttl: ttl}
 	c.planRefresh(e)
 	c.wake(e.next())
 	return e
 }
 
-// goodbye lets a record, which may be nil, expire soon.
+// goodbye takes the goodbye of a record, which may be nil. Anybody can have said it, so that the record
+// is asked for: not within a second of the last answer, after which nobody answers again (RFC 6762 6).
 func (c *cache) goodbye(now time.Time, e *entry) {
 	if e != nil {
-		c.shorten(e, now.Add(goodbyeDelay))
+		c.doubt(e, later(now.Add(c.startDelay()), e.received.Add(time.Second)))
 	}
 }
 
-// shorten lets a record expire at a time, if not before, without being asked for.
-func (c *cache) shorten(e *entry, expires time.Time) {
-	if expires.Before(e.expires) {
-		e.expires = expires
+// doubt has a record asked for at a time, and expire if there is no answer.
+func (c *cache) doubt(e *entry, ask time.Time) {
+	if !e.doubted {
+		e.doubted, e.refreshAt, e.expires = true, ask, ask.Add(answerTime)
+		c.wake(ask)
 	}
-	e.refreshAt = e.expires
-	c.wake(e.expires)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // remove removes an instance.

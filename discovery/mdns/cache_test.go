@@ -122,8 +122,12 @@ func check(t *testing.T, c *cache) {
 			t.Fatalf("link %d: hosts that are not there: %v", index, users)
 		}
 		l.each(func(e *entry) {
-			if c.due.IsZero() || c.due.After(e.expires.Add(tick)) {
-				t.Fatalf("link %d: a record expires at %v, but the cache is due at %v", index, e.expires, c.due)
+			goes := e.expires
+			if !l.up {
+				goes = l.gone
+			}
+			if c.due.IsZero() || c.due.After(goes.Add(tick)) {
+				t.Fatalf("link %d: a record goes at %v, but the cache is due at %v", index, goes, c.due)
 			}
 		})
 	}

@@ -90,11 +90,18 @@ func (c *cache) advance(now time.Time) []ask {
 	c.due = time.Time{}
 	var asks []ask
 	for index, l := range c.links {
+		switch {
+		case l.up:
+		case len(l.instances) > 0 && l.gone.After(now):
+			c.wake(l.gone)
+			continue
+		default:
+			delete(c.links, index)
+			c.changes++
+			continue
+		}
 		turn := turn{cache: c, link: l, now: now, asked: map[question]bool{}}
 		turn.run()
-		if len(l.instances) == 0 && !l.up {
-			delete(c.links, index)
-		}
 		if len(turn.asked) > 0 {
 			asks = append(asks, turn.ask(index))
 		}
@@ -139,6 +146,7 @@ func (t *turn) instance(key name, i *instance) {
 	for query, e := range i.ptrs {
 		if t.expired(e, question{query, typePTR}) {
 			delete(i.ptrs, query)
+			t.lost(i, query)
 		}
 	}
 	if len(i.ptrs) == 0 {
@@ -154,14 +162,17 @@ func (t *turn) instance(key name, i *instance) {
 	}
 	missing := t.link.missing(key, i)
 	switch {
-	case len(missing) == 0 || !t.link.up:
-		i.resolve = resolve{}
+	case len(missing) == 0:
+		i.resolve, i.whole = resolve{}, true
 		return
 	case i.resolve.next.After(t.now):
 	case i.resolve.tries == maxResolves:
 		i.resolve = resolve{}
 		t.changes++
 		if !i.hasAddress(t.link) {
+			for query := range i.ptrs {
+				t.lost(i, query)
+			}
 			t.link.remove(key)
 			return
 		}
@@ -174,13 +185,27 @@ func (t *turn) instance(key name, i *instance) {
 	t.wakeNext(i.resolve.next)
 }
 
+// lost has a service asked for as at the start, since an instance of it is gone: it may be back soon,
+// or was never gone, as when packets were lost. Instances that never were whole may be made up.
+func (t *turn) lost(i *instance, query name) {
+	if b := t.link.browses[query]; i.whole {
+		b.next, b.interval = later(t.now.Add(t.startDelay()), b.asked.Add(minBrowseInterval)), minBrowseInterval
+		t.wakeNext(b.next)
+	}
+}
+
 // expired is whether a record is to be dropped. If not, it is asked for when it is time.
 func (t *turn) expired(e *entry, q question) bool {
-	if !e.expires.After(t.now) {
+	ask := e.refreshAt.Before(e.expires) && !e.refreshAt.After(t.now)
+	switch {
+	case !e.expires.After(t.now) && !(ask && e.doubted):
 		t.changes++
 		return true
-	}
-	if !e.refreshAt.After(t.now) && t.want(q) {
+	case !ask || !t.want(q):
+	case e.doubted:
+		e.expires = t.now.Add(answerTime)
+		e.refreshAt = e.expires
+	default:
 		e.refreshes++
 		t.planRefresh(e)
 	}
@@ -188,17 +213,17 @@ func (t *turn) expired(e *entry, q question) bool {
 	return false
 }
 
-// want adds questions to be asked now. It returns false when these do not fit any more,
-// or the interface is down: they stay due.
+// want adds questions to be asked now. It returns false when these do not fit any more, or when a
+// service was asked for less than a second ago: they stay due.
 func (t *turn) want(questions ...question) bool {
-	if !t.link.up || len(t.asked)+len(questions) > maxQuestions {
+	if len(t.asked)+len(questions) > maxQuestions {
 		return false
 	}
 	for _, q := range questions {
 		// Many records of one service may want the same question.
-		if b := t.link.browses[q.name]; b != nil && q.rtype == typePTR {
+		if b := t.link.browses[q.name]; b != nil && q.rtype == typePTR && !t.asked[q] {
 			if t.now.Sub(b.asked) < minBrowseInterval {
-				continue
+				return false
 			}
 			b.asked = t.now
 		}

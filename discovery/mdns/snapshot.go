@@ -120,12 +120,17 @@ func (l *link) candidates(h *host) (all []candidate) {
 // network, are left out if there is any other.
 func rank(candidates []candidate) []netip.Addr {
 	linkLocal := func(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
+	class := func(c candidate) int {
+		switch {
+		case linkLocal(c.address):
+			return 2
+		case !c.onLink:
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(
-			compareBool(linkLocal(a.address), linkLocal(b.address)),
-			compareBool(b.onLink, a.onLink),
-			a.address.Compare(b.address),
-		)
+		return cmp.Or(cmp.Compare(class(a), class(b)), a.address.Compare(b.address))
 	})
 	var addresses []netip.Addr
 	for _, c := range candidates {
@@ -137,17 +142,6 @@ func rank(candidates []candidate) []netip.Addr {
 		}
 	}
 	return addresses
-}
-
-// compareBool sorts false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // validLabel is whether an instance's name is text as RFC 6763 4.1.1 wants it: UTF-8

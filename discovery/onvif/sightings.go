@@ -20,9 +20,8 @@ const (
 	maxAllPaths    = 2 * maxCameras
 	maxAllServices = 4 * maxCameras
 
-	// byeChecks is how often a camera is asked that said Bye but still answers: it may
-	// take some seconds to shut down. After that the Bye was not the camera's. The
-	// time between questions is byeInterval at first, and then doubles: 6.2 s in all.
+	// byeChecks is how often a camera is asked that said Bye but still answers: it may take some
+	// seconds to shut down. After that the Bye was not the camera's. byeInterval doubles: 6.2 s in all.
 	byeChecks   = 6
 	byeInterval = 200 * time.Millisecond
 
@@ -268,6 +267,7 @@ func (s *sightings) endRound() (ask []question) {
 			}
 			a.heard = false
 		}
+		maps.DeleteFunc(camera.answers, func(on path, _ *answer) bool { return camera.stale(on) })
 		silent := false
 		for _, xaddr := range slices.Sorted(maps.Keys(camera.services)) {
 			silent = silent || camera.silent(xaddr)
@@ -358,6 +358,20 @@ func (c *sighting) silent(xaddr string) bool {
 		}
 	}
 	return true
+}
+
+// stale is whether nothing was heard on a path of late, and all that it told is told on others of its
+// version of IP: an interface that was replaced has another index, and anybody can make sources up.
+func (c *sighting) stale(on path) bool {
+	is := c.answers[on]
+	return is.silent >= maxSilent && !slices.ContainsFunc(is.xaddrs, func(xaddr string) bool {
+		for other, a := range c.answers {
+			if other.source.Is4() == on.source.Is4() && a.silent < maxSilent && slices.Contains(a.xaddrs, xaddr) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // dropFailed forgets services that are gone, and the paths on which nothing else is

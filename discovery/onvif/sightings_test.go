@@ -124,6 +124,28 @@ func TestSightingsAreBounded(t *testing.T) {
 	}
 }
 
+// Paths on which a camera is not heard any more make room: of interfaces that were replaced, and of
+// sources that somebody made up. Else it would not be found at its next address.
+func TestSilentPathsMakeRoom(t *testing.T) {
+	var s sightings
+	a := announcement{uuid: "a", xaddrs: []string{"http://10.0.0.1/d"}}
+	for index := range 2 * maxPaths {
+		on := path{index: index, source: netip.MustParseAddr("10.0.0.1")}
+		for range maxSilent + 1 {
+			_, _, ask := s.heard(on, a, time.Time{})
+			for _, q := range append(ask, s.endRound()...) {
+				s.answered(q.uuid, q.target.xaddr, nil, 0)
+			}
+		}
+		if n := len(s.cameras["a"].answers); n > 2 || s.full {
+			t.Fatalf("%d paths after %d interfaces, full: %t", n, index+1, s.full)
+		}
+	}
+	if cameras, _ := s.present(); len(cameras) != 1 || len(cameras[0].services) != 1 {
+		t.Errorf("the cameras are %+v", cameras)
+	}
+}
+
 // Nor do the addresses that one UUID announces grow while one of them is being asked, and
 // paths and services of all cameras are bounded together: a product of bounds is none.
 func TestAddressesAreBounded(t *testing.T) {

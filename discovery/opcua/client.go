@@ -21,11 +21,13 @@ const (
 // starts none: whatever goes wrong here does so under the caller's recover.
 type client struct {
 	frames
-	stop           func() bool // ends the watch of dial's context
+	ctx            context.Context // dial's
+	stop           func() bool     // ends the watch of it
 	url            string
 	channel, token uint32
 	sequence       uint32 // number of the last message, which is also the last request's
 	limit          int    // bytes of an answer
+	large          bool   // it has one of large
 }
 
 // dial connects to a server and opens a channel. When ctx ends, so do this and all
@@ -37,7 +39,7 @@ func dial(ctx context.Context, at target) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{frames: frames{conn: conn}, url: at.url, limit: maxMessageBytes}
+	c := &client{frames: frames{conn: conn}, ctx: ctx, url: at.url, limit: maxMessageBytes}
 	c.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = c.hello()
 	if err == nil {
@@ -83,6 +85,9 @@ func (c *client) close() {
 func (c *client) hangUp() {
 	c.stop()
 	c.conn.Close()
+	if c.large {
+		<-large
+	}
 }
 
 // findServers returns the applications that the server knows: itself, and of a
@@ -162,6 +167,13 @@ func (c *client) request(kind string, security []byte, sent request) (message []
 			return nil, fmt.Errorf("not OPC UA: an answer to request %d, want %d", answers, c.sequence)
 		case len(message)+len(r.rest) > c.limit:
 			return nil, fmt.Errorf("an answer of more than %d bytes", c.limit)
+		case len(message)+len(r.rest) > largeBytes && !c.large:
+			select {
+			case large <- struct{}{}:
+				c.large = true
+			case <-c.ctx.Done():
+				return nil, fmt.Errorf("an answer of more than %d bytes, of which %d are read at a time", largeBytes, maxLarge)
+			}
 		}
 		switch got[3] {
 		case finalChunk:

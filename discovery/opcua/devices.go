@@ -38,8 +38,8 @@ type server struct {
 	elsewhere error    // why its first URL is no URL of it, if that is another than the one asked
 }
 
-// serversOf returns which of the applications that a URL answered with to report.
-func serversOf(list []application, names *discovery.FilterList) (servers []server) {
+// serversOf returns which of the applications that a URL answered with to report, at most most.
+func serversOf(list []application, names *discovery.FilterList, most int) (servers []server) {
 	for _, a := range list {
 		// As Akri does: no client, no discovery server, and none that is a client too.
 		if a.kind != typeServer || !names.Keeps(a.name) {
@@ -54,6 +54,9 @@ func serversOf(list []application, names *discovery.FilterList) (servers []serve
 		}
 		if len(s.own) > 0 {
 			servers = append(servers, s)
+		}
+		if len(servers) == most {
+			break
 		}
 	}
 	return servers

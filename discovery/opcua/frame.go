@@ -15,7 +15,14 @@ const (
 	// maxAnswerOfLearned is for servers that nobody has listed: they are up to maxRecords, and
 	// answer with themselves.
 	maxAnswerOfLearned = 16 << 10
+
+	// maxLarge is how many answers of more than largeBytes are read at a time, in all: with what is
+	// made of it, such an answer takes up to 6 MiB.
+	maxLarge, largeBytes = 8, 64 << 10
 )
+
+// large has one for each of these answers.
+var large = make(chan struct{}, maxLarge)
 
 const frameHeaderBytes = 8
 

@@ -36,8 +36,10 @@ const (
 	// DefaultInterval is Akri's.
 	DefaultInterval = 10 * time.Second
 
-	// askTimeout is for all that is asked of a server in one round.
-	askTimeout = 5 * time.Second
+	// askTimeout is for all that is asked of a server in one round, and roundFactor how many times as
+	// long the round may take with all that its answer has one ask.
+	askTimeout  = 5 * time.Second
+	roundFactor = 2
 
 	// firstReport is how long the first report waits for URLs that have neither
 	// answered nor been given up. What it lacks is gone: while this handler was not
@@ -49,8 +51,8 @@ const (
 	// named: as long as it takes to ask 1000 that do not answer.
 	learnedFactor = 6
 
-	// asksAtOnce bounds a Configuration's connections and what their answers take of
-	// memory.
+	// asksAtOnce bounds the URLs of a Configuration that are asked at a time, and what their answers
+	// take of memory. As many are of servers that others named: these delay no URL that is listed.
 	asksAtOnce = 100
 )
 
@@ -90,7 +92,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	r := &run{
 		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout),
 		lookup: h.lookup, answers: h.answers,
-		asking: make(chan struct{}, asksAtOnce), views: make(chan view), sources: map[string]*running{},
+		asking: make(chan struct{}, asksAtOnce), askingLearned: make(chan struct{}, asksAtOnce),
+		views: make(chan view), sources: map[string]*running{},
 	}
 	if r.lookup == nil {
 		r.lookup = net.DefaultResolver.LookupHost
@@ -107,9 +110,9 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	overdue := time.NewTimer(first)
 	defer overdue.Stop()
 	var last []discovery.Device
-	reported := false
+	reported, changed := false, true
 	for {
-		if reported || r.settled() {
+		if changed && (reported || r.settled()) {
 			if devices := r.devices(); !reported || !reflect.DeepEqual(devices, last) {
 				last, reported = devices, true
 				report(discovery.Result{Devices: devices, Shared: true})
@@ -119,10 +122,10 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-overdue.C:
-			r.late, r.tooLate = true, r.late
+			r.late, r.tooLate, changed = true, r.late, true
 			overdue.Reset(learnedFactor * first)
 		case v := <-r.views:
-			r.take(ctx, v)
+			changed = r.take(ctx, v)
 		}
 	}
 }
@@ -135,12 +138,14 @@ type run struct {
 	timeout  time.Duration // of a round's requests
 	lookup   func(ctx context.Context, host string) ([]string, error)
 	answers  probe
-	asking   chan struct{}
-	views    chan view
-	sources  map[string]*running // by URL
-	late     bool                // firstReport is over
-	tooLate  bool                // learnedFactor times as long, too
-	ended    sync.WaitGroup
+	asking   chan struct{} // has one for each listed URL that is being asked
+	// askingLearned is the same of servers that others named.
+	askingLearned chan struct{}
+	views         chan view
+	sources       map[string]*running // by URL
+	late          bool                // firstReport is over
+	tooLate       bool                // learnedFactor times as long, too
+	ended         sync.WaitGroup
 }
 
 // running is a source and the last of its views.
@@ -153,27 +158,34 @@ type running struct {
 // start asks a URL: of the details, or learned from one of those.
 func (r *run) start(ctx context.Context, at target, learned bool) {
 	ctx, stop := context.WithCancel(ctx)
+	asking := r.asking
+	if learned {
+		asking = r.askingLearned
+	}
 	s := &running{stop: stop, source: &source{
 		at: at, learned: learned, onNetwork: r.onNetwork && !learned, names: r.names, interval: r.interval,
-		timeout: r.timeout, resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: r.asking, views: r.views,
+		timeout: r.timeout, resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: asking, views: r.views,
 	}}
 	r.sources[at.url] = s
 	r.ended.Go(func() { s.run(ctx) })
 }
 
-// take keeps a view. The source may be one that has been stopped meanwhile.
-func (r *run) take(ctx context.Context, v view) {
+// take keeps a view, and returns whether it is another than before: only then is it worth looking at
+// what all others see. The source may be one that has been stopped meanwhile.
+func (r *run) take(ctx context.Context, v view) (changed bool) {
 	s := r.sources[v.of.at.url]
 	if s == nil || s.source != v.of {
-		return
+		return false
 	}
+	changed = s.view.of == nil || s.view.settled != v.settled || !reflect.DeepEqual(s.view.found, v.found)
 	s.view = v
 	for _, warning := range v.warnings {
 		r.request.Warnf("%s: %s", Name, warning)
 	}
-	if r.onNetwork && !s.learned {
+	if changed && r.onNetwork && !s.learned {
 		r.follow(ctx)
 	}
+	return changed
 }
 
 // follow asks the servers that are known from a network themselves, since only they say

@@ -128,7 +128,7 @@ func FuzzMessages(f *testing.F) {
 		if err != nil {
 			return
 		}
-		devices, _ := devicesOf(serversOf(list, nil), asked, nil)
+		devices, _ := devicesOf(serversOf(list, nil, maxServers), asked, nil)
 		for _, d := range devices {
 			if _, err := parseTarget(d.ID); err != nil {
 				t.Errorf("device %q: %v", d.ID, err)

@@ -47,6 +47,7 @@ func answersOnce(ctx context.Context, at target, uri string) error {
 	c, err := dial(ctx, at)
 	if err == nil {
 		defer c.close()
+		c.limit = maxAnswerOfLearned
 		list, err = c.findServers()
 	}
 	var refused statusCode

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -28,12 +30,10 @@ type resolver struct {
 func (r *resolver) known(ctx context.Context, servers []server) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	var (
-		answers = map[string]bool{}
-		mu      sync.Mutex
-		ended   sync.WaitGroup
-		slots   = make(chan struct{}, lookupsAtOnce)
-	)
+	answers := map[string]bool{}
+	var mu sync.Mutex
+	var lookups errgroup.Group
+	lookups.SetLimit(lookupsAtOnce)
 	for _, s := range servers {
 		for _, t := range s.own {
 			mu.Lock()
@@ -45,18 +45,17 @@ func (r *resolver) known(ctx context.Context, servers []server) map[string]bool 
 			if asked {
 				continue
 			}
-			slots <- struct{}{}
-			ended.Go(func() {
-				defer func() { <-slots }()
+			lookups.Go(func() error {
 				if answer, definite := r.one(ctx, t.host); definite {
 					mu.Lock()
 					defer mu.Unlock()
 					answers[t.host] = answer
 				}
+				return nil
 			})
 		}
 	}
-	ended.Wait()
+	_ = lookups.Wait()
 	r.last = answers
 	return answers
 }

@@ -86,6 +86,8 @@ func (s *source) round(ctx context.Context) (f found, warnings []string, err err
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	}
+	ctx, cancel := context.WithTimeout(ctx, roundFactor*s.timeout)
+	defer cancel()
 	applications, records, err := s.ask(ctx)
 	if err != nil {
 		return f, nil, err
@@ -94,7 +96,7 @@ func (s *source) round(ctx context.Context) (f found, warnings []string, err err
 	if s.learned {
 		most = maxServersOfLearned
 	}
-	servers := serversOf(applications, s.names)
+	servers := serversOf(applications, s.names, most+1)
 	more := len(servers) > most
 	servers = servers[:min(len(servers), most)]
 	known := s.resolver.known(ctx, servers)

@@ -119,13 +119,9 @@ func listenTCP(options Options) (*address, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return nil, err
-	}
 	return &address{
 		listener: l,
-		endpoint: "http://" + net.JoinHostPort(ip.String(), port), // as Akri's handlers have it
+		endpoint: "http://" + l.Addr().String(), // as Akri's handlers have it
 		kind:     pb.RegisterDiscoveryHandlerRequest_NETWORK,
 
 		maxConnections: maxPerAddress,

@@ -42,6 +42,24 @@ func (t Tree) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
+// Keep adds the devices of an earlier snapshot that are there, though they could not be listed or read
+// this time: only the kernel's word that a device is gone counts.
+func (s *Snapshot) Keep(before *Snapshot) {
+	for _, old := range before.Devices() {
+		if s.listed[old.path] != nil {
+			continue
+		}
+		if d, err := s.load(old.path); err == nil && d.subsystem != "" {
+			s.listed[d.path] = d
+		} else if err != nil && !isGone(err) {
+			s.listed[old.path] = old
+		}
+	}
+}
+
+// isGone reports whether an error of load means that the device is not there.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
+
 // Devices returns the devices, sorted by Path.
 func (s *Snapshot) Devices() []*Device {
 	s.mu.Lock()
@@ -64,7 +82,7 @@ func (s *Snapshot) Reload(devicePath string) (touched []*Device, gone []string) 
 			delete(s.others, p)
 		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
+	if err != nil && !isGone(err) {
 		return nil, nil // It is there, but could not be read: what was read before stands.
 	}
 	if err != nil {

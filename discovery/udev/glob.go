@@ -69,8 +69,8 @@ func set(pattern string, b byte) (width int, ok, closed bool) {
 		if pattern[i] == ']' && !first {
 			return i + 1, in != negate, true
 		}
-		if class, length := class(pattern[i:]); length > 0 {
-			in = in || class(b)
+		if of, length := class(pattern[i:], b); length > 0 {
+			in = in || of
 			i += length
 			continue
 		}
@@ -94,35 +94,23 @@ func member(pattern string) (b byte, length int) {
 	return pattern[0], 1
 }
 
-// class is a class such as [:digit:] at the beginning of a pattern; length 0 if none.
-func class(pattern string) (contains func(byte) bool, length int) {
-	if !strings.HasPrefix(pattern, "[:") {
-		return nil, 0
+// classes are those of the C locale: pairs of the lowest and the highest byte.
+var classes = map[string]string{
+	"digit": "09", "lower": "az", "upper": "AZ", "alpha": "azAZ", "alnum": "azAZ09", "xdigit": "09afAF",
+	"space": "\t\r  ", "blank": "\t\t  ", "graph": "!~", "print": " ~", "cntrl": "\x00\x1f\x7f\x7f", "punct": "!/:@[`{~",
+}
+
+// class matches a byte with a class such as [:digit:] at the beginning of a pattern; length is 0 if
+// there is none.
+func class(pattern string, b byte) (in bool, length int) {
+	rest, opened := strings.CutPrefix(pattern, "[:")
+	name, _, closed := strings.Cut(rest, ":]")
+	pairs, known := classes[name]
+	if !opened || !closed || !known {
+		return false, 0
 	}
-	name, _, ok := strings.Cut(pattern[2:], ":]")
-	if !ok {
-		return nil, 0
+	for ; pairs != ""; pairs = pairs[2:] {
+		in = in || pairs[0] <= b && b <= pairs[1]
 	}
-	between := func(low, high byte) func(byte) bool {
-		return func(b byte) bool { return low <= b && b <= high }
-	}
-	digit, lower, upper := between('0', '9'), between('a', 'z'), between('A', 'Z')
-	contains, ok = map[string]func(byte) bool{
-		"digit": digit, "lower": lower, "upper": upper,
-		"alpha":  func(b byte) bool { return lower(b) || upper(b) },
-		"alnum":  func(b byte) bool { return lower(b) || upper(b) || digit(b) },
-		"xdigit": func(b byte) bool { return digit(b) || between('a', 'f')(b) || between('A', 'F')(b) },
-		"space":  func(b byte) bool { return strings.IndexByte(" \t\n\v\f\r", b) >= 0 },
-		"blank":  func(b byte) bool { return b == ' ' || b == '\t' },
-		"graph":  between('!', '~'),
-		"print":  between(' ', '~'),
-		"cntrl":  func(b byte) bool { return b < ' ' || b == 127 },
-		"punct": func(b byte) bool {
-			return between('!', '~')(b) && !lower(b) && !upper(b) && !digit(b)
-		},
-	}[name]
-	if !ok {
-		return nil, 0
-	}
-	return contains, len("[:") + len(name) + len(":]")
+	return in, len("[:") + len(name) + len(":]")
 }

@@ -228,6 +228,9 @@ func (r *run) follow(ctx context.Context) {
 // scan reads all devices.
 func (r *run) scan() {
 	snapshot, err := r.tree.Snapshot()
+	if before := r.snapshot; err == nil && before != nil { // which nobody else replaces
+		snapshot.Keep(before)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.snapshot = snapshot

@@ -165,6 +165,32 @@ func TestARenamedDeviceTakesItsChildrenAlong(t *testing.T) {
 	}
 }
 
+// A device that is there stays, though it cannot be listed or read for once, as when this process has too
+// many open files.
+func TestAScanKeepsWhatCannotBeRead(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	events := newSource()
+	changes, _ := follow(t, &Monitor{Tree: machine.Tree, Events: events.watch})
+	before := wait(t, changes, "all devices")
+	unreadable := before.Devices[len(before.Devices)-1].Path() + "/uevent"
+	for _, file := range []string{unreadable, "/bus/usb/devices"} {
+		file = machine.Tree.Sys + file
+		if err := errors.Join(os.Rename(file, file+".aside"), os.Symlink(filepath.Base(file), file)); err != nil {
+			t.Fatal(err) // a link to itself
+		}
+	}
+	events.events <- nil
+	scanned := wait(t, changes, "a scan")
+	if got, want := names(scanned.Devices), names(before.Devices); !scanned.All || got != want {
+		t.Errorf("after the scan there are %s, want %s", got, want)
+	}
+	machine.Remove(t, before.Devices[2].Path()) // with all below it
+	events.events <- nil
+	if got := names(wait(t, changes, "another scan").Devices); got != "0000:00:14.0 usb1" {
+		t.Errorf("at last there are %s", got)
+	}
+}
+
 func TestWithoutUevents(t *testing.T) {
 	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
 	refused := func(context.Context, func(*Event)) error { return errors.New("operation not permitted") }

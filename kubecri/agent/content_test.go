@@ -93,6 +93,32 @@ func TestPathsAreAllowed(t *testing.T) {
 	})
 }
 
+// Over http:// whoever has the address now may answer, such as a pod that got it after the handler's. So
+// it may give no paths but those that are for handlers of its name.
+func TestPathsOverHTTP(t *testing.T) {
+	node := discovery.DeviceSpec{ContainerPath: "/x", HostPath: "/dev/null", Permissions: "rw"}
+	for allowed, want := range map[string]string{
+		"/dev/null":        "node-a-0: foo0 foo1 !DevicesRejected",
+		"echoes=/dev/null": "node-a-0: foo0 foo1 foo2",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			api, remote := newAPI(configuration("cam")), silent()
+			api.allow(t, allowed)
+			agent := api.start(t, "node-a", seeing("foo0"))
+			agent.Add(at("http://10.0.0.9:10000", remote))
+			remote.change(func() {
+				remote.result = &discovery.Result{Shared: true, Devices: []discovery.Device{
+					{ID: "foo1"}, {ID: "foo2", DeviceSpecs: []discovery.DeviceSpec{node}}}}
+			})
+			api.want(t, want)
+			if problems := api.slices(t)[0].Spec.Problems; len(problems) > 0 &&
+				!strings.Contains(problems[0].Message, `over http:// it may give what an entry "echoes=path" there allows`) {
+				t.Errorf("problem %q", problems[0].Message)
+			}
+		})
+	}
+}
+
 // A property's value that changes restarts discovery. Until its report the old one stands,
 // and it stands when the value can no longer be read.
 func TestChangedPropertiesReachTheHandler(t *testing.T) {

@@ -315,9 +315,21 @@ func (a *Agent) take(ctx context.Context, s *session, source *discovery.Source, 
 	known := s.reports.Last(source.ID)
 	a.mu.RUnlock()
 	e := reports.Examination{Configuration: configuration, Node: a.config.NodeName, Known: known, Named: a.named(configuration),
-		Allowed: func(d discovery.Device) error { return a.config.AllowedPaths.Check(source.Handler.Name(), d) }}
+		Allowed: func(d discovery.Device) error { return a.mayGive(source, d) }}
 	devices, rejected := e.Examine(result)
 	a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Report(source.ID, result.Shared, devices, rejected) })
+}
+
+// mayGive returns an error for a device with paths that its source may not give.
+func (a *Agent) mayGive(source *discovery.Source, d discovery.Device) error {
+	handler := source.Handler.Name()
+	if !source.Unproven {
+		return a.config.AllowedPaths.Check(handler, d)
+	}
+	if err := a.config.AllowedPaths.Named().Check(handler, d); err != nil {
+		return fmt.Errorf("%w; over http:// it may give what an entry %q there allows, and no more", err, handler+"=path")
+	}
+	return nil
 }
 
 // named returns which of the Configuration's devices has a hash in this node's slices, "" for none: of two

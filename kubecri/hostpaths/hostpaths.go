@@ -54,6 +54,9 @@ func Parse(entries []string) (Allowed, error) {
 	return a, errors.Join(errs...)
 }
 
+// Named are those that entries name a handler for, without those for all handlers.
+func (a Allowed) Named() Allowed { return Allowed{handler: a.handler} }
+
 // Check returns an error when the device has a mount or a device node that the handler
 // may not give. Of the directories for all handlers it may give read-only mounts alone: who
 // writes /run/udev/rules.d is root on the node. Links are followed, so what counts is
