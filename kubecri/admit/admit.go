@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
@@ -38,8 +39,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Config configures an Admitter; everything but CDI, Verifier, Plugins, Events,
-// Metrics and Tracer is required.
+// Config configures an Admitter; everything but CDI, CDIUsable, Verifier,
+// Plugins, Events, Metrics and Tracer is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -54,6 +55,9 @@ type Config struct {
 	DeviceTimeout time.Duration
 	// CDI returns the name by which the runtime knows a device, "" for none.
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
+	// CDIUsable, if set, returns an error if the runtime would not give a container CDI devices of ours that it requests.
+	// It may wait until ctx is done.
+	CDIUsable func(ctx context.Context) error
 	// Events, if set, records for pods why their containers do not start.
 	Events record.EventRecorder
 	// Verifier, if set, takes only assignments that a trusted scheduler signed.
@@ -129,6 +133,9 @@ type Admission struct {
 // wrong without a claim goes wrong before there is one.
 func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	logger := klog.FromContext(ctx)
+	if err := a.checkCDI(ctx, c); err != nil {
+		return nil, a.refused(logger, c, nil, err)
+	}
 	_, deciding := a.Tracer.Start(ctx, "Decide")
 	e, err := a.entitlement(c.PodAnnotations, c.Pod, c.Name)
 	deciding.End(err)
@@ -168,6 +175,16 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		return nil, a.refused(logger, c, e.grants, err)
 	}
 	return admission, nil
+}
+
+// checkCDI returns an error if the container would not get the devices of its ResourceClaims.
+func (a *Admitter) checkCDI(ctx context.Context, c Container) error {
+	if a.CDIUsable == nil || !slices.ContainsFunc(c.Requested.CDI, cdi.OfClaim) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
+	defer cancel()
+	return a.CDIUsable(ctx)
 }
 
 // Created says that the runtime has created the container, under id; "" says that
@@ -275,7 +292,7 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 			devices[g.Slot.Instance] = device
 			// What CDI mounts has no id mappings: to the users of another namespace
 			// all files in it would be nobody's.
-			if a.CDI != nil && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
+			if a.CDI != nil && !c.Requested.NoCDI && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
 				names[g.Slot.Instance] = a.CDI(ctx, g.Slot.Instance, device)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -53,6 +54,12 @@ func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
 		if v1alpha1.DeviceConfiguration(r.Device) == "" {
 			return nil, fmt.Errorf("request %s was allocated device %q of pool %q, which is not the name of an "+
 				"Instance", r.Request, r.Device, r.Pool)
+		}
+		for _, c := range resourceclaim.ConfigForResult(claim.Status.Allocation.Devices.Config, r) {
+			if c.Opaque.Driver == v1alpha1.DRADriver { // somebody believes that it does something
+				return nil, fmt.Errorf("request %s has parameters for driver %s (%s: devices.config of the claim, or "+
+					"config of its DeviceClass), which takes none: remove them", r.Request, v1alpha1.DRADriver, c.Source)
+			}
 		}
 		slots, err := consumed(r.ConsumedCapacity)
 		if err != nil {
@@ -111,6 +118,21 @@ func (p *preparedClaim) hold(all []*v1alpha1.SlotClaim) {
 		slices.Sort(r.Held)
 		r.Held = r.Held[:min(len(r.Held), r.Slots)]
 	}
+}
+
+// full is it with as many slots as it is to have, whichever they will be.
+func (p *preparedClaim) full() *preparedClaim {
+	full, next := *p, 0
+	full.Results = slices.Clone(p.Results)
+	for i := range full.Results {
+		r := &full.Results[i]
+		r.Held = nil
+		for range r.Slots {
+			r.Held = append(r.Held, next)
+			next++
+		}
+	}
+	return &full
 }
 
 // same reports whether containers get by it the slots of the other.

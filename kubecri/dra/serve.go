@@ -31,9 +31,9 @@ const startRetry = time.Second
 // changed.
 func (d *Driver) follow() error {
 	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(func() { ask(d.wake) }))
-	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(_ *v1alpha1.SlotClaim, gone bool) {
+	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(c *v1alpha1.SlotClaim, gone bool) {
 		ask(d.wake)
-		if gone {
+		if gone && c.Spec.ByDRA() {
 			ask(d.again)
 		}
 	}))
