@@ -179,7 +179,7 @@ func (c *Claims) CheckpointError() error {
 }
 
 // checkpointSoon has the checkpoint written.
-func (c *Claims) checkpointSoon() { ask(c.changed) }
+func (c *Claims) checkpointSoon() { Ask(c.changed) }
 
 // snapshot is what the checkpoint is to say. A device that is not seen now is as it was
 // before.

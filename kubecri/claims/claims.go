@@ -222,10 +222,10 @@ func (c *Claims) Run(ctx context.Context) {
 func (c *Claims) Removed(id string) { c.enqueue(c.containers.remove(id)) }
 
 // Resync asks the runtime soon what containers there are.
-func (c *Claims) Resync() { ask(c.relist) }
+func (c *Claims) Resync() { Ask(c.relist) }
 
-// ask asks for something to be done soon, by a channel with one place.
-func ask(c chan<- struct{}) {
+// Ask asks for something to be done soon, by a channel with one place.
+func Ask(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // it is to be already
@@ -269,7 +269,6 @@ func (c *Claims) Saw(claim *v1alpha1.SlotClaim) {
 	}
 	c.queue.Add(name)
 	c.checkpointSoon()
-	c.noteHeld()
 }
 
 func (c *Claims) enqueue(names []slot.Name) {

@@ -91,7 +91,7 @@ func (c *Claims) keepPromises(ctx context.Context) time.Duration {
 }
 
 // fenceSoon has promises kept now.
-func (c *Claims) fenceSoon() { ask(c.fenced) }
+func (c *Claims) fenceSoon() { Ask(c.fenced) }
 
 // fenceCreated stops a container whose creation began before the fence was up. It does not wait.
 func (c *Claims) fenceCreated(u *user) {
