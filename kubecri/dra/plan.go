@@ -18,8 +18,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// maxSlots is how many slots an Instance has at most: the index in a slot's name has four digits.
-const maxSlots = 10_000
+// maxSlots is how many slots a result has at most: no process could have a longer list of them in AKRI_DEVICES.
+const maxSlots = 2_000
 
 // preparedClaim is what a ResourceClaim has here, or is to have. The claim's CDI spec has it as an annotation.
 type preparedClaim struct {
@@ -79,8 +79,8 @@ func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, er
 	}
 	n, whole := quantity.AsInt64()
 	if !whole || n < 1 || n > maxSlots {
-		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d", quantity.String(),
-			v1alpha1.DRASlots, maxSlots)
+		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d, as many as a container "+
+			"can have", quantity.String(), v1alpha1.DRASlots, maxSlots)
 	}
 	return int(n), nil
 }
@@ -118,21 +118,6 @@ func (p *preparedClaim) hold(all []*v1alpha1.SlotClaim) {
 		slices.Sort(r.Held)
 		r.Held = r.Held[:min(len(r.Held), r.Slots)]
 	}
-}
-
-// full is it with as many slots as it is to have, whichever they will be.
-func (p *preparedClaim) full() *preparedClaim {
-	full, next := *p, 0
-	full.Results = slices.Clone(p.Results)
-	for i := range full.Results {
-		r := &full.Results[i]
-		r.Held = nil
-		for range r.Slots {
-			r.Held = append(r.Held, next)
-			next++
-		}
-	}
-	return &full
 }
 
 // same reports whether containers get by it the slots of the other.

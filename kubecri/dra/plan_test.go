@@ -38,19 +38,20 @@ func TestWants(t *testing.T) {
 		slots []int
 		bad   bool
 	}{
-		"two slots":              {claim: claim("u1", "one "+camera+" 2", "two "+other+" 1"), slots: []int{2, 1}},
-		"not allocated":          {claim: &resourceapi.ResourceClaim{}},
-		"another driver's":       {claim: result(func(r *inAllocation) { r.Driver = "gpu.example" })},
-		"no consumed capacity":   {claim: result(func(r *inAllocation) { r.ConsumedCapacity = nil }), slots: []int{1}},
-		"a half":                 {claim: claim("u1", "one "+camera+" 500m"), bad: true},
-		"none":                   {claim: claim("u1", "one "+camera+" 0"), bad: true},
-		"more than there can be": {claim: claim("u1", "one "+camera+" 10001"), bad: true},
-		"adminAccess":            {claim: result(func(r *inAllocation) { r.AdminAccess = ptr.To(true) }), bad: true},
-		"no Instance's name":     {claim: claim("u1", "one camera 1"), bad: true},
-		"parameters for us":      {claim: parameters(v1alpha1.DRADriver, "one"), bad: true},
-		"for all requests":       {claim: parameters(v1alpha1.DRADriver), bad: true},
-		"for another request":    {claim: parameters(v1alpha1.DRADriver, "two"), slots: []int{1}},
-		"for another driver":     {claim: parameters("gpu.example"), slots: []int{1}},
+		"two slots":               {claim: claim("u1", "one "+camera+" 2", "two "+other+" 1"), slots: []int{2, 1}},
+		"not allocated":           {claim: &resourceapi.ResourceClaim{}},
+		"another driver's":        {claim: result(func(r *inAllocation) { r.Driver = "gpu.example" })},
+		"no consumed capacity":    {claim: result(func(r *inAllocation) { r.ConsumedCapacity = nil }), slots: []int{1}},
+		"a half":                  {claim: claim("u1", "one "+camera+" 500m"), bad: true},
+		"none":                    {claim: claim("u1", "one "+camera+" 0"), bad: true},
+		"as many as there can be": {claim: claim("u1", "one "+camera+" 2000"), slots: []int{2000}},
+		"more than there can be":  {claim: claim("u1", "one "+camera+" 2001"), bad: true},
+		"adminAccess":             {claim: result(func(r *inAllocation) { r.AdminAccess = ptr.To(true) }), bad: true},
+		"no Instance's name":      {claim: claim("u1", "one camera 1"), bad: true},
+		"parameters for us":       {claim: parameters(v1alpha1.DRADriver, "one"), bad: true},
+		"for all requests":        {claim: parameters(v1alpha1.DRADriver), bad: true},
+		"for another request":     {claim: parameters(v1alpha1.DRADriver, "two"), slots: []int{1}},
+		"for another driver":      {claim: parameters("gpu.example"), slots: []int{1}},
 	} {
 		got, err := allocated(test.claim)
 		var slots []int

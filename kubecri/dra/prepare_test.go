@@ -347,19 +347,6 @@ func TestPrepareGoesOn(t *testing.T) {
 	}
 }
 
-// More slots than a container can have are refused before one is claimed.
-func TestMoreSlotsThanAContainerCanHave(t *testing.T) {
-	a := newAPI(configuration(9_000))
-	r := start(t, a, here, t.TempDir())
-	a.set(func(func() error) error { t.Error("something was claimed"); return errors.New("no") })
-	err := r.ask(t, claim("u1", "one "+camera+" 1", "many "+camera+" 5000"))
-	for _, part := range []string{"ResourceClaim ns/claim-u1", "request many", "AKRI_DEVICES", "request fewer slots"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("the error %.200v does not say %q", err, part)
-		}
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		of    func(*akriv0.Configuration)

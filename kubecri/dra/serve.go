@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -30,11 +31,11 @@ const startRetry = time.Second
 // follow has it found out again whether the driver is needed, and what is prepared claimed again, when that may have
 // changed.
 func (d *Driver) follow() error {
-	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(func() { ask(d.wake) }))
+	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(func() { claims.Ask(d.wake) }))
 	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(c *v1alpha1.SlotClaim, gone bool) {
-		ask(d.wake)
+		claims.Ask(d.wake)
 		if gone && c.Spec.ByDRA() {
-			ask(d.again)
+			claims.Ask(d.again)
 		}
 	}))
 	known := types.UID("") // while there is no Node object, nothing can be claimed
@@ -44,18 +45,10 @@ func (d *Driver) follow() error {
 			known = ""
 		case node.UID != known:
 			known = node.UID
-			ask(d.again)
+			claims.Ask(d.again)
 		}
 	}))
 	return errors.Join(errConfigurations, errClaims, errNode)
-}
-
-// ask asks for something to be done soon, by a channel with one place.
-func ask(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is to be already
-	}
 }
 
 // needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration, or is to,

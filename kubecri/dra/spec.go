@@ -75,10 +75,10 @@ func (d *Driver) eachPrepared(ctx context.Context, do func(context.Context, *pre
 	return errors.Join(errs...)
 }
 
-// given is what containers get of each request: all that its slots bring; nothing of one of which a device is not
-// among the devices.
-func (p *preparedClaim) given(devices map[string]discovery.Device) (given map[string]inject.Additions,
-	nodes []discovery.DeviceSpec, err error) {
+// describe writes the CDI spec of a ResourceClaim: a device for each request, with all that its slots bring; none
+// for a request of which a device is not among the devices. Of a container with several requests one's
+// AKRI_DEVICES wins, so that each has another of its name.
+func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device) error {
 	grants, lacking := map[string][]inject.Grant{}, map[string]bool{}
 	for name, r := range p.slots() {
 		device, is := devices[r.Instance]
@@ -86,26 +86,19 @@ func (p *preparedClaim) given(devices map[string]discovery.Device) (given map[st
 		grants[r.Request] = append(grants[r.Request], inject.Grant{Slot: name, Holder: p.holder(r), Device: device,
 			Broker: p.Broker == v1alpha1.DeviceConfiguration(r.Instance)})
 	}
-	given = map[string]inject.Additions{}
+	given := map[string]inject.Additions{}
+	var nodes []discovery.DeviceSpec
 	for request, of := range grants {
 		if lacking[request] {
 			continue
 		}
 		add, err := additions(request, of)
 		if err != nil {
-			return nil, nil, fmt.Errorf("request %s: %w", request, err)
+			return fmt.Errorf("request %s: %w", request, err)
 		}
 		given[request], nodes = add, append(nodes, add.Devices...)
 	}
-	return given, nodes, nil
-}
-
-// describe writes the CDI spec of a ResourceClaim: a device for each request, with what is given.
-func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device) error {
-	given, nodes, err := p.given(devices)
-	if err != nil {
-		return err
-	}
+	var err error
 	if p.Nodes, err = checkpoint.NewDevice("", discovery.Device{DeviceSpecs: nodes}); err != nil {
 		return err
 	}
@@ -116,8 +109,7 @@ func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device)
 	return d.CDI.PutClaim(p.UID, given, map[string]string{preparedAnnotation: string(text)})
 }
 
-// additions are what a request gives. Of a container with several requests one's AKRI_DEVICES wins, so that each has
-// another of its name.
+// additions are what a request gives.
 func additions(request string, grants []inject.Grant) (inject.Additions, error) {
 	edits, err := inject.SlotEdits("", grants)
 	if err != nil {
