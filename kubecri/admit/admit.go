@@ -22,7 +22,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/lru"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/cdi"
@@ -79,12 +78,8 @@ type Config struct {
 // Admitter admits containers. Safe for concurrent use.
 type Admitter struct {
 	Config
-	withheld *lru.Cache // of "<instance>/<property>", what was logged of Withheld ones
-	inUse    inUse
+	inUse inUse
 }
-
-// withheldLogged is how many withheld properties are remembered as logged.
-const withheldLogged = 1024
 
 // New makes an Admitter.
 func New(config Config) (*Admitter, error) {
@@ -94,7 +89,7 @@ func New(config Config) (*Admitter, error) {
 	if config.Plugins != nil && config.Runtime == nil {
 		return nil, errors.New("admit: device plugins need the runtime")
 	}
-	return &Admitter{Config: config, withheld: lru.New(withheldLogged),
+	return &Admitter{Config: config,
 		inUse: inUse{node: config.Node, runtime: config.Runtime, creating: map[*user]bool{}}}, nil
 }
 
@@ -301,7 +296,6 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 		if !g.InstanceLevel() {
 			grant.Holder = c.Pod.UID
 		}
-		a.logWithheld(ctx, grant)
 		grants, given = append(grants, grant), append(given, device.ID)
 	}
 	edits, err := inject.SlotEdits("", grants)
@@ -310,17 +304,6 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 	}
 	add, err := inject.Merge(c.Requested, slices.Concat(edits, plugged, a.withhold(c, plugged))...)
 	return add, append(given, pluginDevices(e, c.Name)...), err
-}
-
-// logWithheld logs, once a property as long as that is remembered, why containers do not have it by its name.
-func (a *Admitter) logWithheld(ctx context.Context, g inject.Grant) {
-	for _, name := range g.Withheld() {
-		if _, logged := a.withheld.Get(g.Slot.Instance + "/" + name); !logged {
-			a.withheld.Add(g.Slot.Instance+"/"+name, true)
-			klog.FromContext(ctx).Info("A property of the device is not among those that spec.propertyPrefixes of its Configuration lets be variables: containers get it only with the device's hash in its name",
-				"property", name, "instance", g.Slot.Instance)
-		}
-	}
 }
 
 func slotNames(grants []assignment.Grant) []string {

@@ -23,6 +23,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 var camera = discovery.Device{
@@ -86,7 +87,7 @@ func FuzzDescribe(f *testing.F) {
 		if diff := cmp.Diff(want, got.Devices[0].ContainerEdits); diff != "" {
 			t.Errorf("the runtime reads (-want +got):\n%s", diff)
 		}
-		configuration, hash := split(instance)
+		configuration, hash := slot.SplitInstance(instance)
 		if len(validation.IsDNS1123Subdomain(configuration)) > 0 || len(validation.IsDNS1123Label(hash)) > 0 {
 			return // no Instance is called so
 		}

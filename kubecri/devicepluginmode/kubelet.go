@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 )
 
 const (
@@ -62,12 +64,7 @@ func (p *Plugins) removeOldSockets(logger klog.Logger) {
 }
 
 // attendSoon has the plugins attended to.
-func (p *Plugins) attendSoon() {
-	select {
-	case p.attention <- struct{}{}:
-	default:
-	}
-}
+func (p *Plugins) attendSoon() { claims.Ask(p.attention) }
 
 // followKubelet registers the plugins whenever the kubelet starts: it removes all sockets
 // in its directory and then makes its own. Without any news of them they are looked at so often.

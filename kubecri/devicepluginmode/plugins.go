@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -164,29 +165,19 @@ func (p *Plugins) seenDevice(instance string) (discovery.Device, bool) {
 func (p *Plugins) NodeClaims() *claims.Claims { return p.claims }
 
 // resync has the inventory taken anew.
-func (p *Plugins) resync() {
-	select {
-	case p.resyncs <- struct{}{}:
-	default:
-	}
-}
+func (p *Plugins) resync() { claims.Ask(p.resyncs) }
 
 // slotsChanged has the plugins of an Instance, or of all of the Configuration's for "",
 // and that of the Configuration list their ids anew.
 func (p *Plugins) slotsChanged(configuration, instance string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.servers[key{configuration: configuration}]; s != nil {
-		s.changed()
+	changed := []key{{configuration: configuration}, {configuration, instance}}
+	if instance == "" {
+		changed = slices.Collect(maps.Keys(p.servers))
 	}
-	if instance != "" {
-		if s := p.servers[key{configuration, instance}]; s != nil {
-			s.changed()
-		}
-		return
-	}
-	for k, s := range p.servers {
-		if k.configuration == configuration {
+	for _, k := range changed {
+		if s := p.servers[k]; s != nil && k.configuration == configuration {
 			s.changed()
 		}
 	}
