@@ -22,9 +22,9 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/lru"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/kubecri/cdi"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
@@ -38,8 +38,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Config configures an Admitter; everything but CDI, Verifier, Plugins, Events,
-// Metrics and Tracer is required.
+// Config configures an Admitter; everything but CDI, CDIUsable, Verifier,
+// Plugins, Events, Metrics and Tracer is required.
 type Config struct {
 	Node string
 	// Pods are those of this node. A pod that is not there (yet) is judged by
@@ -54,6 +54,9 @@ type Config struct {
 	DeviceTimeout time.Duration
 	// CDI returns the name by which the runtime knows a device, "" for none.
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
+	// CDIUsable, if set, returns an error if the runtime would not give a container CDI devices of ours that it requests.
+	// It may wait until ctx is done.
+	CDIUsable func(ctx context.Context) error
 	// Events, if set, records for pods why their containers do not start.
 	Events record.EventRecorder
 	// Verifier, if set, takes only assignments that a trusted scheduler signed.
@@ -75,12 +78,8 @@ type Config struct {
 // Admitter admits containers. Safe for concurrent use.
 type Admitter struct {
 	Config
-	withheld *lru.Cache // of "<instance>/<property>", what was logged of Withheld ones
-	inUse    inUse
+	inUse inUse
 }
-
-// withheldLogged is how many withheld properties are remembered as logged.
-const withheldLogged = 1024
 
 // New makes an Admitter.
 func New(config Config) (*Admitter, error) {
@@ -90,7 +89,7 @@ func New(config Config) (*Admitter, error) {
 	if config.Plugins != nil && config.Runtime == nil {
 		return nil, errors.New("admit: device plugins need the runtime")
 	}
-	return &Admitter{Config: config, withheld: lru.New(withheldLogged),
+	return &Admitter{Config: config,
 		inUse: inUse{node: config.Node, runtime: config.Runtime, creating: map[*user]bool{}}}, nil
 }
 
@@ -129,6 +128,9 @@ type Admission struct {
 // wrong without a claim goes wrong before there is one.
 func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 	logger := klog.FromContext(ctx)
+	if err := a.checkCDI(ctx, c); err != nil {
+		return nil, a.refused(logger, c, nil, err)
+	}
 	_, deciding := a.Tracer.Start(ctx, "Decide")
 	e, err := a.entitlement(c.PodAnnotations, c.Pod, c.Name)
 	deciding.End(err)
@@ -168,6 +170,16 @@ func (a *Admitter) Admit(ctx context.Context, c Container) (*Admission, error) {
 		return nil, a.refused(logger, c, e.grants, err)
 	}
 	return admission, nil
+}
+
+// checkCDI returns an error if the container would not get the devices of its ResourceClaims.
+func (a *Admitter) checkCDI(ctx context.Context, c Container) error {
+	if a.CDIUsable == nil || !slices.ContainsFunc(c.Requested.CDI, cdi.OfClaim) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.DeviceTimeout)
+	defer cancel()
+	return a.CDIUsable(ctx)
 }
 
 // Created says that the runtime has created the container, under id; "" says that
@@ -275,7 +287,7 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 			devices[g.Slot.Instance] = device
 			// What CDI mounts has no id mappings: to the users of another namespace
 			// all files in it would be nobody's.
-			if a.CDI != nil && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
+			if a.CDI != nil && !c.Requested.NoCDI && !(c.Requested.Users.Own() && len(device.Mounts) > 0) {
 				names[g.Slot.Instance] = a.CDI(ctx, g.Slot.Instance, device)
 			}
 		}
@@ -284,7 +296,6 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 		if !g.InstanceLevel() {
 			grant.Holder = c.Pod.UID
 		}
-		a.logWithheld(ctx, grant)
 		grants, given = append(grants, grant), append(given, device.ID)
 	}
 	edits, err := inject.SlotEdits("", grants)
@@ -293,17 +304,6 @@ func (a *Admitter) additions(ctx context.Context, c Container, e entitlement) (i
 	}
 	add, err := inject.Merge(c.Requested, slices.Concat(edits, plugged, a.withhold(c, plugged))...)
 	return add, append(given, pluginDevices(e, c.Name)...), err
-}
-
-// logWithheld logs, once a property as long as that is remembered, why containers do not have it by its name.
-func (a *Admitter) logWithheld(ctx context.Context, g inject.Grant) {
-	for _, name := range g.Withheld() {
-		if _, logged := a.withheld.Get(g.Slot.Instance + "/" + name); !logged {
-			a.withheld.Add(g.Slot.Instance+"/"+name, true)
-			klog.FromContext(ctx).Info("A property of the device is not among those that spec.propertyPrefixes of its Configuration lets be variables: containers get it only with the device's hash in its name",
-				"property", name, "instance", g.Slot.Instance)
-		}
-	}
 }
 
 func slotNames(grants []assignment.Grant) []string {

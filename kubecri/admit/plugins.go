@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -126,11 +125,5 @@ func names(slots map[string]int64, plugged []types.ResourceName) string {
 	for _, name := range plugged {
 		all = append(all, fmt.Sprintf("%.256s", name))
 	}
-	if len(all) > enough {
-		all = append(all[:enough], fmt.Sprintf("and %d more", len(all)-enough))
-	}
-	return strings.Join(all, ", ")
+	return claims.Some(all)
 }
-
-// enough names in a message that becomes an event.
-const enough = 8

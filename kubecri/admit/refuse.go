@@ -3,7 +3,6 @@ package admit
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -37,7 +36,7 @@ func (a *Admitter) refused(logger klog.Logger, c Container, grants []assignment.
 	a.Metrics.Injection(result)
 	devices := "its devices"
 	if len(grants) > 0 {
-		devices = "its slots " + strings.Join(slotNames(grants), ", ")
+		devices = "its slots " + claims.Some(slotNames(grants))
 	}
 	text := fmt.Sprintf("kubecri does not start container %q of pod %s without %s: %s", c.Name, c.Pod, devices, message)
 	if a.Events != nil { // which neither waits nor fails

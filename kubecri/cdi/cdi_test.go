@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+	testclock "k8s.io/utils/clock/testing"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/test/await"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 var camera = discovery.Device{
@@ -87,7 +89,7 @@ func FuzzDescribe(f *testing.F) {
 		if diff := cmp.Diff(want, got.Devices[0].ContainerEdits); diff != "" {
 			t.Errorf("the runtime reads (-want +got):\n%s", diff)
 		}
-		configuration, hash := split(instance)
+		configuration, hash := slot.SplitInstance(instance)
 		if len(validation.IsDNS1123Subdomain(configuration)) > 0 || len(validation.IsDNS1123Label(hash)) > 0 {
 			return // no Instance is called so
 		}
@@ -266,9 +268,16 @@ func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := NewInjector(test.dir, test.runtime)
+			now := testclock.NewFakePassiveClock(time.Now().Add(time.Second))
+			i.clock = now
 			once, cancel := context.WithCancel(t.Context())
 			cancel()
-			i.Probe(once)
+			_, usable, _ := i.probe(once)
+			i.usable.Store(usable)
+			if got := i.Device(t.Context(), "cam-a1", test.device); got != "" {
+				t.Errorf("got %q before the runtime has read the spec, which may say what another device is", got)
+			}
+			now.SetTime(now.Now().Add(readWithin + time.Second))
 			got := i.Device(t.Context(), "cam-a1", test.device)
 			if got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)

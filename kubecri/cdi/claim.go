@@ -1,6 +1,7 @@
 package cdi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,13 +45,25 @@ func (s *store) claimPath(claim types.UID) string {
 	return filepath.Join(s.dir, claimPrefix+string(claim)+suffix)
 }
 
-// Usable returns an error where the runtime is not known to resolve names of ours.
-func (i *Injector) Usable() error {
-	if i.usable.Load() {
-		return nil
+// OfClaim reports whether the CDI device is one of a ResourceClaim of ours.
+func OfClaim(name string) bool { return strings.HasPrefix(name, claimKind+"=") }
+
+// Usable asks the runtime, and returns an error where it does not resolve names of ours, or does not say before ctx is
+// done. Such a runtime may give a container nothing, and say nothing.
+func (i *Injector) Usable(ctx context.Context) error {
+	if i == nil {
+		return errors.New("kubecri writes no CDI specs here, by which containers get devices of ResourceClaims: " +
+			"give it a --cdi-dir")
 	}
-	return fmt.Errorf("the container runtime is not known to have CDI on and to read CDI specs in %s: "+
-		"turn CDI on (containerd's enable_cdi), or give kubecri a --cdi-dir that the runtime reads", i.store.dir)
+	_, usable, err := i.probe(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the container runtime does not say whether it has CDI on: %w", err)
+	case !usable:
+		return fmt.Errorf("the container runtime is not known to have CDI on and to read CDI specs in %s: "+
+			"turn CDI on (containerd's enable_cdi), or give kubecri a --cdi-dir that the runtime reads", i.store.dir)
+	}
+	return nil
 }
 
 // PutClaim writes the spec of a ResourceClaim: what each of its requests gives, and annotations. A container with a

@@ -3,6 +3,7 @@ package cdi
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -20,6 +22,9 @@ const (
 	probeTimeout, probeRetry = 10 * time.Second, time.Second
 	// writeRetry is between attempts to write files that could not be written.
 	writeRetry = 10 * time.Second
+	// readWithin is how soon a runtime has read a file that is new: it follows the directory, and until then it gives
+	// what the file said before, which may be another device's nodes by now.
+	readWithin = 5 * time.Second
 )
 
 // defaultDirs are read by runtimes that do not say what they read. Never changed.
@@ -34,45 +39,54 @@ type Devices interface {
 	Gone(instance string) bool
 }
 
-// Injector decides which devices containers are given by name.
+// Injector decides which devices containers are given by name; a nil one gives none.
 type Injector struct {
 	store   store
 	runtime Runtime
 	usable  atomic.Bool // as far as known
 	retry   time.Duration
-	ask     time.Duration // between two questions of Probe
+	ask     time.Duration // between two questions to the runtime
+	clock   clock.PassiveClock
 }
 
-// NewInjector keeps specs in dir. Until Probe has asked the runtime, nothing is
+// NewInjector keeps specs in dir. While Follow does not know of the runtime, nothing is
 // given by name.
 func NewInjector(dir string, runtime Runtime) *Injector {
-	return &Injector{store: store{dir: dir}, runtime: runtime, retry: writeRetry, ask: probeRetry}
+	return &Injector{store: store{dir: dir}, runtime: runtime, retry: writeRetry, ask: probeRetry,
+		clock: clock.RealClock{}}
 }
 
-// Probe asks the runtime whether it resolves our names until it says, or ctx is done: to be called
-// whenever it has come back, with another configuration perhaps.
-func (i *Injector) Probe(ctx context.Context) {
+// Follow has Device go by what the runtime says until ctx is done: to be called whenever the runtime has come back,
+// with another configuration perhaps, and until it has gone.
+func (i *Injector) Follow(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("cdi")
-	var support Support
-	err := wait.PollUntilContextCancel(ctx, i.ask, true, func(ctx context.Context) (said bool, err error) {
-		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		if support, err = Probe(ctx, i.runtime); err != nil {
-			logger.V(2).Info("Cannot tell whether the runtime has CDI on, asking again", "reason", err)
-		}
-		return err == nil, nil
-	})
+	support, usable, err := i.probe(ctx)
 	if err != nil { // ctx is done
 		return
 	}
-	usable := support.On && reads(support.Dirs, i.store.dir)
-	i.usable.Store(usable)
 	if usable {
 		logger.Info("Containers get devices by CDI name", "runtime", support.Runtime, "dir", i.store.dir)
-		return
+	} else {
+		logger.Info("The runtime does not resolve CDI names of ours: containers get devices written out, and those with "+
+			"ResourceClaims are not created", "runtime", support.Runtime, "on", support.On, "why", support.Why,
+			"reads", support.Dirs, "dir", i.store.dir)
 	}
-	logger.Info("The runtime does not resolve CDI names of ours: containers get devices written out",
-		"runtime", support.Runtime, "on", support.On, "why", support.Why, "reads", support.Dirs, "dir", i.store.dir)
+	i.usable.Store(usable)
+	defer i.usable.Store(false)
+	<-ctx.Done()
+}
+
+// probe asks the runtime whether it resolves our names until it says, or ctx is done.
+func (i *Injector) probe(ctx context.Context) (support Support, usable bool, err error) {
+	err = wait.PollUntilContextCancel(ctx, i.ask, true, func(ctx context.Context) (said bool, err error) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if support, err = Probe(ctx, i.runtime); err != nil {
+			klog.FromContext(ctx).V(2).Info("Cannot tell whether the runtime has CDI on, asking again", "reason", err)
+		}
+		return err == nil, nil
+	})
+	return support, err == nil && support.On && reads(support.Dirs, i.store.dir), err
 }
 
 // reads reports whether the directory is among dirs.
@@ -87,14 +101,18 @@ func reads(dirs []string, dir string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return real(d) == real(dir) })
 }
 
-// Device returns the name to request for an Instance's device, once its spec is
-// there; "" when the device is to be written into the request.
+// Device returns the name to request for an Instance's device, once the runtime has read its spec;
+// "" when the device is to be written into the request.
 func (i *Injector) Device(ctx context.Context, instance string, device discovery.Device) string {
-	if !i.usable.Load() {
+	if i == nil || !i.usable.Load() {
 		return ""
 	}
 	if err := i.store.put(instance, device); err != nil {
 		klog.FromContext(ctx).V(2).Info("Not by CDI name", "instance", instance, "reason", err)
+		return ""
+	}
+	file, err := os.Stat(i.store.path(instance))
+	if err != nil || i.clock.Since(file.ModTime()) < readWithin {
 		return ""
 	}
 	return Name(instance)

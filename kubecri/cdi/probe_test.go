@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubeslot/kubeslot/discovery"
 )
 
 type runtime struct {
@@ -89,9 +92,36 @@ func TestProbeOfARuntimeThatStarts(t *testing.T) {
 		usable bool
 	}{{on, true}, {off, false}} {
 		r.info, r.silent = test.info, 3
-		i.Probe(t.Context())
-		if usable := i.Usable() == nil; usable != test.usable {
+		if usable := i.Usable(t.Context()) == nil; usable != test.usable {
 			t.Errorf("a runtime that says %v after 3 questions: usable %t", test.info, usable)
 		}
+	}
+	r.silent = 1 << 30
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := i.Usable(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a runtime that does not say: %v", err)
+	}
+}
+
+// Devices are given by name only while the runtime is there that has said that it resolves names: the next one may have
+// another configuration.
+func TestNamesWhileTheRuntimeIsThere(t *testing.T) {
+	dir := t.TempDir()
+	i := NewInjector(dir, runtime{"containerd", "v2.4.2", map[string]string{"config": `{"cdiSpecDirs":["` + dir + `"]}`}, nil})
+	i.clock = testclock.NewFakePassiveClock(time.Now().Add(time.Hour))
+	device := discovery.Device{Mounts: []discovery.Mount{{HostPath: "/etc/hosts", ContainerPath: "/h"}}}
+	ctx, gone := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); i.Follow(ctx) }()
+	for deadline := time.Now().Add(time.Minute); i.Device(ctx, "cam-a1", device) != "akri.sh/cam=a1"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited a minute for a device to be given by name")
+		}
+	}
+	gone()
+	<-ended
+	if name := i.Device(t.Context(), "cam-a1", device); name != "" {
+		t.Errorf("given as %s while the runtime is away", name)
 	}
 }

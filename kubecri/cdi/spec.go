@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"unicode/utf8"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // vendor is the first half of the kind of all our devices, akri.sh/<Configuration>.
@@ -19,14 +19,8 @@ const vendor = "akri.sh"
 // Name returns the CDI name of an Instance's device, which Instance.spec.cdiName
 // has too.
 func Name(instance string) string {
-	configuration, hash := split(instance)
+	configuration, hash := slot.SplitInstance(instance)
 	return vendor + "/" + configuration + "=" + hash
-}
-
-// split returns the parts of <configuration>-<hash>.
-func split(instance string) (configuration, hash string) {
-	i := max(strings.LastIndexByte(instance, '-'), 0)
-	return instance[:i], instance[min(i+1, len(instance)):]
 }
 
 // describe returns the device's spec file, or why CDI cannot describe it.
@@ -34,7 +28,7 @@ func split(instance string) (configuration, hash string) {
 // It has no environment: a runtime lets that of a CDI spec win over the container's own,
 // and what a device reports must not. Containers get all variables by their requests.
 func describe(instance string, device discovery.Device) ([]byte, error) {
-	configuration, hash := split(instance)
+	configuration, hash := slot.SplitInstance(instance)
 	if c := (configuration + "0")[0]; c < 'a' || c > 'z' {
 		return nil, fmt.Errorf("a CDI kind begins with a letter, Configuration %q does not", configuration)
 	}

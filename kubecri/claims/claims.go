@@ -262,7 +262,6 @@ func (c *Claims) Saw(claim *v1alpha1.SlotClaim) {
 	}
 	c.queue.Add(name)
 	c.checkpointSoon()
-	c.noteHeld()
 }
 
 func (c *Claims) enqueue(names []slot.Name) {

@@ -6,12 +6,17 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // assignedHere is our index of the pod informer: pods by the slots that the scheduler
-// has assigned to them.
+// has assigned to them, and their level. An annotation may be long, and is not read again.
 const assignedHere = "kubecri/claims/assigned"
+
+func assignedKey(name slot.Name, level v1alpha1.Level) string {
+	return string(level) + "/" + name.String()
+}
 
 // followPods registers with the informer of this node's pods. A scheduler with
 // claimMode Scheduler claims a pod's slots before it binds the pod, and so before
@@ -20,14 +25,14 @@ const assignedHere = "kubecri/claims/assigned"
 func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 	err := pods.AddIndexers(cache.Indexers{assignedHere: func(obj any) ([]string, error) {
 		pod, ok := obj.(*corev1.Pod)
-		if !ok {
+		if !ok || informers.PodEnded(pod) {
 			return nil, nil
 		}
-		var names []string
-		for name := range assigned(pod, c.config.Node) {
-			names = append(names, name.String())
+		var keys []string
+		for name, use := range slotsAssigned(pod, c.config.Node) {
+			keys = append(keys, assignedKey(name, use.Level))
 		}
-		return names, nil
+		return keys, nil
 	}})
 	if err != nil {
 		return err
@@ -51,26 +56,17 @@ func (c *Claims) podGone(pod *corev1.Pod) {
 // entitlements returns how the pods here are to hold the slot, whether or not their
 // containers exist yet.
 func (c *Claims) entitlements(name slot.Name) []Use {
-	objs, err := c.config.Pods.Informer().GetIndexer().ByIndex(assignedHere, name.String())
-	if err != nil { // only for an index that does not exist
-		panic(err)
-	}
 	var entitled []Use
-	for _, obj := range objs {
-		pod := obj.(*corev1.Pod)
-		if use, ok := assigned(pod, c.config.Node)[name]; ok {
-			entitled = append(entitled, use)
+	for _, level := range []v1alpha1.Level{v1alpha1.ConfigurationLevel, v1alpha1.InstanceLevel} {
+		objs, err := c.config.Pods.Informer().GetIndexer().ByIndex(assignedHere, assignedKey(name, level))
+		if err != nil { // only for an index that does not exist
+			panic(err)
+		}
+		for _, obj := range objs {
+			entitled = append(entitled, Use{level, string(obj.(*corev1.Pod).UID)})
 		}
 	}
 	return entitled
-}
-
-// assigned returns the slots that a pod is to use here, none once it has ended.
-func assigned(pod *corev1.Pod, node string) map[slot.Name]Use {
-	if informers.PodEnded(pod) {
-		return nil
-	}
-	return slotsAssigned(pod, node)
 }
 
 // slotsAssigned returns the slots that the scheduler assigned to the pod on the

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // boundPod is a pod as a scheduler bound it here, with its slots.
@@ -98,5 +100,21 @@ func TestAPodsEndLeavesOthersClaims(t *testing.T) {
 	f.podGone(gone)
 	if n := f.containers.pending(); n != 0 {
 		t.Errorf("%d slots are taken for free", n)
+	}
+}
+
+// To look at one slot of a pod costs the same however many the pod has: each of them is looked at at each resync.
+func TestASlotOfAPodWithMany(t *testing.T) {
+	var all []string
+	for i := range 500 {
+		all = append(all, "cam", fmt.Sprintf("cam-a1-%d", i))
+	}
+	f := start(t, newAPI(t, 500, nil), &fakeRuntime{}, setup{pods: kubefake.NewClientset(boundPod(t, "u1", all...))})
+	name := mustSlot(t, "cam-a1-7")
+	if got := f.entitlements(name); len(got) != 1 || got[0] != (Use{v1alpha1.ConfigurationLevel, "u1"}) {
+		t.Errorf("entitled: %v", got)
+	}
+	if n := testing.AllocsPerRun(10, func() { f.entitlements(name) }); n > 100 {
+		t.Errorf("%v allocations for one slot of 500", n)
 	}
 }

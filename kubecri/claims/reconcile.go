@@ -21,6 +21,9 @@ func (c *Claims) work(ctx context.Context) bool {
 	defer c.queue.Done(name)
 	defer utilruntime.HandleCrashWithContext(ctx)
 	err := c.reconcile(ctx, name)
+	if c.queue.Len() == 0 { // once for many slots: it looks at all
+		c.noteHeld()
+	}
 	c.config.Metrics.Reconciled(err)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -64,7 +67,6 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	if d.settled {
 		c.containers.settled(name)
 	}
-	c.noteHeld()
 	return nil
 }
 

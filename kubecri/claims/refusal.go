@@ -2,6 +2,7 @@ package claims
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -23,4 +24,15 @@ func Refusef(format string, args ...any) error {
 func refuseHeld(name slot.Name, by *v1alpha1.SlotClaim) error {
 	return Refusef("slot %s is claimed by %s; it is free when that container is gone, and creation is retried", name,
 		by.HeldBy())
+}
+
+// maxNamed is how many names a message has that becomes an Event.
+const maxNamed = 8
+
+// Some lists the names for such a message, the first of many.
+func Some(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -169,17 +170,12 @@ func (p *Plugins) NodeClaims() *claims.Claims { return p.claims }
 func (p *Plugins) slotsChanged(configuration, instance string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.servers[key{configuration: configuration}]; s != nil {
-		s.changed()
+	changed := []key{{configuration: configuration}, {configuration, instance}}
+	if instance == "" {
+		changed = slices.Collect(maps.Keys(p.servers))
 	}
-	if instance != "" {
-		if s := p.servers[key{configuration, instance}]; s != nil {
-			s.changed()
-		}
-		return
-	}
-	for k, s := range p.servers {
-		if k.configuration == configuration {
+	for _, k := range changed {
+		if s := p.servers[k]; s != nil && k.configuration == configuration {
 			s.changed()
 		}
 	}

@@ -282,7 +282,6 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 		t.Fatal(err)
 	}
 	config.CDI = cdi.NewInjector(r.runtime.dir, r.runtime)
-	config.CDI.Probe(t.Context())
 	if r.Driver, err = New(config); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -17,8 +18,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// maxSlots is how many slots an Instance has at most: the index in a slot's name has four digits.
-const maxSlots = 10_000
+// maxSlots is how many slots a result has at most: no process could have a longer list of them in AKRI_DEVICES.
+const maxSlots = 2_000
 
 // preparedClaim is what a ResourceClaim has here, or is to have. The claim's CDI spec has it as an annotation.
 type preparedClaim struct {
@@ -54,6 +55,12 @@ func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
 			return nil, fmt.Errorf("request %s was allocated device %q of pool %q, which is not the name of an "+
 				"Instance", r.Request, r.Device, r.Pool)
 		}
+		for _, c := range resourceclaim.ConfigForResult(claim.Status.Allocation.Devices.Config, r) {
+			if c.Opaque.Driver == v1alpha1.DRADriver { // somebody believes that it does something
+				return nil, fmt.Errorf("request %s has parameters for driver %s (%s: devices.config of the claim, or "+
+					"config of its DeviceClass), which takes none: remove them", r.Request, v1alpha1.DRADriver, c.Source)
+			}
+		}
 		slots, err := consumed(r.ConsumedCapacity)
 		if err != nil {
 			return nil, fmt.Errorf("request %s of device %s: %w", r.Request, r.Device, err)
@@ -72,8 +79,8 @@ func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, er
 	}
 	n, whole := quantity.AsInt64()
 	if !whole || n < 1 || n > maxSlots {
-		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d", quantity.String(),
-			v1alpha1.DRASlots, maxSlots)
+		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d, as many as a container "+
+			"can have", quantity.String(), v1alpha1.DRASlots, maxSlots)
 	}
 	return int(n), nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -14,6 +15,16 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
+
+// parameters is a claim with parameters for the driver, of the requests; for none of all.
+func parameters(driver string, requests ...string) *resourceapi.ResourceClaim {
+	c := claim("u1", "one "+camera+" 1")
+	c.Status.Allocation.Devices.Config = []resourceapi.DeviceAllocationConfiguration{{
+		Source: resourceapi.AllocationConfigSourceClaim, Requests: requests,
+		DeviceConfiguration: resourceapi.DeviceConfiguration{Opaque: &resourceapi.OpaqueDeviceConfiguration{
+			Driver: driver, Parameters: runtime.RawExtension{Raw: []byte(`{"sharing":"off"}`)}}}}}
+	return c
+}
 
 func TestWants(t *testing.T) {
 	type inAllocation = resourceapi.DeviceRequestAllocationResult
@@ -27,15 +38,20 @@ func TestWants(t *testing.T) {
 		slots []int
 		bad   bool
 	}{
-		"two slots":              {claim: claim("u1", "one "+camera+" 2", "two "+other+" 1"), slots: []int{2, 1}},
-		"not allocated":          {claim: &resourceapi.ResourceClaim{}},
-		"another driver's":       {claim: result(func(r *inAllocation) { r.Driver = "gpu.example" })},
-		"no consumed capacity":   {claim: result(func(r *inAllocation) { r.ConsumedCapacity = nil }), slots: []int{1}},
-		"a half":                 {claim: claim("u1", "one "+camera+" 500m"), bad: true},
-		"none":                   {claim: claim("u1", "one "+camera+" 0"), bad: true},
-		"more than there can be": {claim: claim("u1", "one "+camera+" 10001"), bad: true},
-		"adminAccess":            {claim: result(func(r *inAllocation) { r.AdminAccess = ptr.To(true) }), bad: true},
-		"no Instance's name":     {claim: claim("u1", "one camera 1"), bad: true},
+		"two slots":               {claim: claim("u1", "one "+camera+" 2", "two "+other+" 1"), slots: []int{2, 1}},
+		"not allocated":           {claim: &resourceapi.ResourceClaim{}},
+		"another driver's":        {claim: result(func(r *inAllocation) { r.Driver = "gpu.example" })},
+		"no consumed capacity":    {claim: result(func(r *inAllocation) { r.ConsumedCapacity = nil }), slots: []int{1}},
+		"a half":                  {claim: claim("u1", "one "+camera+" 500m"), bad: true},
+		"none":                    {claim: claim("u1", "one "+camera+" 0"), bad: true},
+		"as many as there can be": {claim: claim("u1", "one "+camera+" 2000"), slots: []int{2000}},
+		"more than there can be":  {claim: claim("u1", "one "+camera+" 2001"), bad: true},
+		"adminAccess":             {claim: result(func(r *inAllocation) { r.AdminAccess = ptr.To(true) }), bad: true},
+		"no Instance's name":      {claim: claim("u1", "one camera 1"), bad: true},
+		"parameters for us":       {claim: parameters(v1alpha1.DRADriver, "one"), bad: true},
+		"for all requests":        {claim: parameters(v1alpha1.DRADriver), bad: true},
+		"for another request":     {claim: parameters(v1alpha1.DRADriver, "two"), slots: []int{1}},
+		"for another driver":      {claim: parameters("gpu.example"), slots: []int{1}},
 	} {
 		got, err := allocated(test.claim)
 		var slots []int

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -22,14 +21,14 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// prepare claims the slots of a ResourceClaim and writes its CDI spec, all or nothing. A claim whose spec names the
-// slots that it has is left as it is, also when its device is gone since.
+// prepare claims the slots of a ResourceClaim and writes its CDI spec. A claim whose spec names the slots that it has is
+// left as it is, also when its device is gone since.
 func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
 	now, err := allocated(claim)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.usable(); err != nil { // a runtime may give a container nothing, and say nothing
+	if err := d.CDI.Usable(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.Claims.Ready(ctx); err != nil {
@@ -59,8 +58,11 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		return nil, err
 	}
 	for i := range now.Results {
-		if err = d.take(ctx, now, &now.Results[i]); err != nil {
+		if err = d.take(ctx, now, &now.Results[i]); errors.Is(err, errNoneFree) {
 			break
+		}
+		if err != nil { // what is claimed stays for the next try: thousands of slots take several
+			return nil, err
 		}
 	}
 	if err == nil {
@@ -81,15 +83,6 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 
 // of are the SlotClaims of this node that the ResourceClaim holds.
 func (d *Driver) of(claim types.UID) []*v1alpha1.SlotClaim { return ofClaim(claim, d.Claims.OfDRA()) }
-
-// usable returns an error where the runtime would not give containers what CDI specs say.
-func (d *Driver) usable() error {
-	if d.CDI == nil {
-		return errors.New("kubecri writes no CDI specs here, by which containers get devices of ResourceClaims: " +
-			"give it a --cdi-dir")
-	}
-	return d.CDI.Usable()
-}
 
 // check returns the devices of what is to be prepared, by Instance, or why they cannot be given.
 func (d *Driver) check(ctx context.Context, p *preparedClaim) (map[string]discovery.Device, error) {
@@ -138,6 +131,9 @@ const (
 	maxTries = 8
 )
 
+// errNoneFree is in the error of a result for which others have too many slots.
+var errNoneFree = errors.New("no other is free")
+
 // take claims slots for a result until it has as many as it is to have. After an error it may have some.
 func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 	capacity := 0
@@ -165,7 +161,8 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 			taken[index] = "another node, which cannot reach the device"
 			continue
 		case err != nil:
-			return err
+			return fmt.Errorf("device %s: %d of the %d slots that request %s was allocated are claimed, and the next try "+
+				"goes on from there: %w", r.Instance, len(r.Held), r.Slots, r.Request, err)
 		case other == nil:
 			r.Held, taken[index] = append(r.Held, index), ""
 			continue
@@ -214,9 +211,6 @@ func (d *Driver) taken(p *preparedClaim, r *result) map[int]string {
 	return taken
 }
 
-// maxNamed is how many holders of slots an error names.
-const maxNamed = 8
-
 // noneFree says who has the slots that are wanted.
 func noneFree(r *result, capacity int, taken map[int]string) error {
 	var who []string
@@ -225,13 +219,9 @@ func noneFree(r *result, capacity int, taken map[int]string) error {
 			who = append(who, taken[i])
 		}
 	}
-	more := ""
-	if len(who) > maxNamed {
-		who, more = who[:maxNamed], fmt.Sprintf(" and %d more", len(who)-maxNamed)
-	}
-	return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and no other of its %d is "+
-		"free: held by %s%s. It is tried again",
-		r.Instance, len(r.Held), r.Slots, r.Request, capacity, strings.Join(who, ", "), more)
+	return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and of its %d %w: held by %s. "+
+		"It is tried again",
+		r.Instance, len(r.Held), r.Slots, r.Request, capacity, errNoneFree, claims.Some(who))
 }
 
 // devices is what the kubelet is to know. The runtime gets the name of a request's CDI device once.

@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,12 +52,12 @@ func TestPrepare(t *testing.T) {
 	want := map[types.UID]kubeletplugin.PrepareResult{"u1": {Devices: []kubeletplugin.Device{
 		device("one", camera, "s0", "slots.kubeslot.io/claim=u1-one"), device("one", other, "s1"), device("two", camera,
 			"s2", "slots.kubeslot.io/claim=u1-two")}}}
-	if diff := cmp.Diff(want, results); diff != "" {
+	if diff := gocmp.Diff(want, results); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	slots := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "dra.u1.s0", camera + "-2": "dra.u1.s2",
 		other + "-0": "dra.u1.s1"}
-	if diff := cmp.Diff(slots, a.claimed(t)); diff != "" {
+	if diff := gocmp.Diff(slots, a.claimed(t)); diff != "" {
 		t.Errorf("SlotClaims (-want +got):\n%s", diff)
 	}
 	spec := r.spec("u1")
@@ -116,12 +117,11 @@ func TestRuntimeIgnoresCDI(t *testing.T) {
 	}
 	spec, claimed := r.spec("u1"), a.claimed(t)
 	r.runtime.dir = "/other"
-	r.CDI.Probe(t.Context())
 	if err := r.ask(t, c); err == nil || !strings.Contains(err.Error(), "enable_cdi") {
 		t.Errorf("the error %v does not say what to do", err)
 	}
 	r.runtime.dir = filepath.Join(r.dir, "cdi")
-	if diff := cmp.Diff(claimed, a.claimed(t)); diff != "" || r.spec("u1") != spec {
+	if diff := gocmp.Diff(claimed, a.claimed(t)); diff != "" || r.spec("u1") != spec {
 		t.Errorf("(-want +got):\n%s%s", diff, r.spec("u1"))
 	}
 }
@@ -179,7 +179,7 @@ func TestOthersHaveTheSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := map[string]string{camera + "-0": "p1", camera + "-1": "dra.u1.s0"}
-	if diff := cmp.Diff(before, a.claimed(t)); diff != "" {
+	if diff := gocmp.Diff(before, a.claimed(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	err := r.ask(t, claim("u2", "one "+other+" 1", "two "+camera+" 2"))
@@ -189,7 +189,7 @@ func TestOthersHaveTheSlots(t *testing.T) {
 			t.Errorf("the error %v does not say %q", err, part)
 		}
 	}
-	if diff := cmp.Diff(before, a.claimed(t)); diff != "" || r.spec("u2") != "" {
+	if diff := gocmp.Diff(before, a.claimed(t)); diff != "" || r.spec("u2") != "" {
 		t.Errorf("not all was given back (-want +got):\n%s%s", diff, r.spec("u2"))
 	}
 }
@@ -233,7 +233,7 @@ func TestInterrupted(t *testing.T) {
 						}
 						want := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "p1", camera +
 							"-2": "dra.u1.s0", other + "-0": "dra.u1.s1"}
-						if diff := cmp.Diff(want, a.claimed(t)); diff != "" {
+						if diff := gocmp.Diff(want, a.claimed(t)); diff != "" {
 							t.Errorf("prepared again (-want +got):\n%s", diff)
 						}
 						fail()
@@ -243,7 +243,7 @@ func TestInterrupted(t *testing.T) {
 					if err := unprepare(t, r, "u1"); err != nil {
 						t.Fatal(err)
 					}
-					if diff := cmp.Diff(map[string]string{camera + "-1": "p1"}, a.claimed(t)); diff != "" ||
+					if diff := gocmp.Diff(map[string]string{camera + "-1": "p1"}, a.claimed(t)); diff != "" ||
 						r.spec("u1") != "" {
 						t.Errorf("left (-want +got):\n%s%s", diff, r.spec("u1"))
 					}
@@ -270,7 +270,7 @@ func TestSlotThatShowsLate(t *testing.T) {
 	if err := r.take(t.Context(), p, &p.Results[0]); err != nil { // with what was counted before
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int{0, 2}, p.Results[0].Held); diff != "" {
+	if diff := gocmp.Diff([]int{0, 2}, p.Results[0].Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
 }
@@ -313,10 +313,46 @@ func TestPrepareAtOnce(t *testing.T) {
 	}
 }
 
+// Slots of which a part is claimed when the time is over, or the API server is away, are claimed further at the next
+// try; none is given back.
+func TestPrepareGoesOn(t *testing.T) {
+	a := newAPI(configuration(8))
+	r := start(t, a, here, t.TempDir())
+	c := claim("u1", "one "+camera+" 8")
+	for _, has := range []int{3, 6} {
+		ctx, over := context.WithCancel(t.Context())
+		n := 0
+		a.set(func(do func() error) error {
+			if n++; n == 4 {
+				over()
+				return ctx.Err()
+			}
+			return do()
+		})
+		results, _ := r.PrepareResourceClaims(ctx, []*resourceapi.ResourceClaim{c})
+		err := results["u1"].Err
+		want := fmt.Sprintf("device %s: %d of the 8 slots that request one was allocated are claimed", camera, has)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ResourceClaim ns/claim-u1") {
+			t.Errorf("the error %v does not say %q", err, want)
+		}
+		if n := len(a.claimed(t)); n != has {
+			t.Errorf("%d slots are claimed, want %d", n, has)
+		}
+	}
+	a.set(nil)
+	if err := r.ask(t, c); err != nil || len(a.claimed(t)) != 8 {
+		t.Errorf("%v; claimed %v", err, a.claimed(t))
+	}
+	if err := unprepare(t, r, "u1"); err != nil || len(a.claimed(t)) != 0 {
+		t.Errorf("%v; claimed %v", err, a.claimed(t))
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		of    func(*akriv0.Configuration)
 		spoil func(*rig)
+		claim *resourceapi.ResourceClaim
 		want  []string
 	}{
 		"a namespace that is not allowed": {
@@ -333,9 +369,11 @@ func TestRefused(t *testing.T) {
 		"a device that is not seen": {
 			spoil: func(r *rig) { r.devices.set(nil) },
 			want:  []string{camera, "does not see it"}},
+		"parameters for us": {
+			claim: parameters(v1alpha1.DRADriver), want: []string{"request one", v1alpha1.DRADriver, "takes none", "FromClaim"}},
 		"no CDI": {spoil: func(r *rig) { r.CDI = nil }, want: []string{"--cdi-dir"}},
 		"CDI is off": {
-			spoil: func(r *rig) { r.runtime.dir = "/other"; r.CDI.Probe(context.Background()) },
+			spoil: func(r *rig) { r.runtime.dir = "/other" },
 			want:  []string{"enable_cdi", "/cdi"}},
 		"an API server that is away": {
 			spoil: func(r *rig) { r.api.set(away) },
@@ -350,7 +388,7 @@ func TestRefused(t *testing.T) {
 			if test.spoil != nil {
 				test.spoil(r)
 			}
-			err := r.ask(t, claim("u1", "one "+camera+" 1"))
+			err := r.ask(t, cmp.Or(test.claim, claim("u1", "one "+camera+" 1")))
 			for _, part := range append(test.want, "ResourceClaim ns/claim-u1", "node "+here) {
 				if err == nil || !strings.Contains(err.Error(), part) {
 					t.Errorf("the error %v does not say %q", err, part)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
+	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -31,9 +32,9 @@ const startRetry = time.Second
 // changed.
 func (d *Driver) follow() error {
 	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(d.wake.Send))
-	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(_ *v1alpha1.SlotClaim, gone bool) {
+	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(c *v1alpha1.SlotClaim, gone bool) {
 		d.wake.Send()
-		if gone {
+		if gone && c.Spec.ByDRA() {
 			d.again.Send()
 		}
 	}))

@@ -28,6 +28,9 @@ func FromCRI(request *runtimeapi.CreateContainerRequest) Container {
 		c.Devices = append(c.Devices, discovery.DeviceSpec{
 			ContainerPath: d.GetContainerPath(), HostPath: d.GetHostPath(), Permissions: d.GetPermissions()})
 	}
+	for _, d := range config.GetCDIDevices() {
+		c.CDI = append(c.CDI, d.GetName())
+	}
 	return c
 }
 

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,20 +16,6 @@ const MaxEnvBytes = 128 << 10
 // variable reports whether the container gets the property as a variable of its own name.
 func (g *Grant) variable(property string) bool {
 	return g.Device.Variables[property] || g.Broker && g.Device.BrokerVariables[property]
-}
-
-// Withheld returns the device's properties that the container gets as K_<HASH> and in
-// DevicesEnv but not as K, because the Configuration's spec.propertyPrefixes does not let
-// it. Sorted.
-func (g *Grant) Withheld() []string {
-	var names []string
-	for name := range g.Device.Properties {
-		if !g.variable(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // exactName returns K_<HASH>; an Instance's hash follows the last dash of its name.

@@ -44,8 +44,11 @@ type Container struct {
 	Privileged bool
 	// Mounts are the paths in the container at which it has something mounted.
 	Mounts []string
-	// Devices are its device nodes.
+	// Devices are its device nodes, and CDI the names of its CDI devices.
 	Devices []discovery.DeviceSpec
+	CDI     []string
+	// NoCDI says that the runtime gives it no CDI devices by name, and says nothing.
+	NoCDI bool
 	// Users are those of its pod.
 	Users UserNamespace
 }

@@ -136,17 +136,6 @@ func TestAListThatNoProcessCanHaveIsRefused(t *testing.T) {
 	}
 }
 
-func TestWithheld(t *testing.T) {
-	g := grant(t, "cam-b0-0", "", properties("URL", "", "NOT_B", "", "NOT_A", "", "BROKER_C", ""))
-	if diff := cmp.Diff([]string{"BROKER_C", "NOT_A", "NOT_B"}, g.Withheld()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	g.Broker = true
-	if diff := cmp.Diff([]string{"NOT_A", "NOT_B"}, g.Withheld()); diff != "" {
-		t.Errorf("in a broker (-want +got):\n%s", diff)
-	}
-}
-
 func TestAnnotations(t *testing.T) {
 	add, err := merge(Container{}, "", []Grant{grant(t, "cam-a0-0", "uid", discovery.Device{}), grant(t, "cam-b0-3", "", discovery.Device{})})
 	if err != nil {

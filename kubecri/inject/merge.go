@@ -51,12 +51,11 @@ func Merge(container Container, edits ...Edits) (Additions, error) {
 		return Additions{}, err
 	}
 	for i := range edits {
-		for _, merge := range []func(*Edits) error{m.mounts, m.devices, m.annotations} {
+		for _, merge := range []func(*Edits) error{m.mounts, m.devices, m.annotations, m.names} {
 			if err := merge(&edits[i]); err != nil {
 				return Additions{}, err
 			}
 		}
-		m.names(&edits[i])
 	}
 	return m.add, nil
 }
@@ -182,13 +181,18 @@ func (m *merger) annotations(e *Edits) error {
 	return nil
 }
 
-func (m *merger) names(e *Edits) {
+func (m *merger) names(e *Edits) error {
 	for _, name := range e.CDI {
+		if m.container.NoCDI {
+			return fmt.Errorf("%s gives CDI device %q, which the runtime would leave out without a word: containerd 2.2, "+
+				"CRI-O 1.34 and newer take CDI devices by NRI", e.Owner, name)
+		}
 		if _, named := m.add.Owners.CDI[name]; !named {
 			m.add.Owners.CDI[name] = e.Owner
 			m.add.CDI = append(m.add.CDI, name)
 		}
 	}
+	return nil
 }
 
 func deviceText(hostPath, permissions string) string {

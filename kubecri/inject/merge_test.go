@@ -132,6 +132,18 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// A device plugin's CDI device is refused where the runtime would leave it out.
+func TestNoCDI(t *testing.T) {
+	gives := Edits{Owner: PluginOwner("gpu"), CDI: []string{"v.com/gpu=1"}}
+	_, err := Merge(Container{NoCDI: true}, gives)
+	if err == nil || !strings.Contains(err.Error(), `device plugin "gpu" gives CDI device "v.com/gpu=1"`) {
+		t.Error(err)
+	}
+	if _, err := Merge(Container{NoCDI: true}, Edits{Owner: "a", Annotations: map[string]string{"k": "v"}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whatever is merged: each field of the result has an owner, who asked for just that;
 // nobody who asked for something else of a field that is not a default is passed over;
 // and nothing is added twice.

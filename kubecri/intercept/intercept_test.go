@@ -113,6 +113,38 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 	}
 }
 
+// A container with ResourceClaims of ours is created only while the runtime gives it their CDI devices: one that has CDI
+// off since they were prepared would give it none, and say nothing. Other containers, and other drivers', do not wait.
+func TestResourceClaimsWithoutCDI(t *testing.T) {
+	w := admittest.NewWorld(t, nil)
+	off := errors.New("turn CDI on")
+	for name, tc := range map[string]struct {
+		usable error
+		code   codes.Code
+	}{
+		"slots.kubeslot.io/claim=u1-cam": {nil, codes.OK},
+		"slots.kubeslot.io/claim=u2-cam": {off, codes.Unavailable},
+		"gpu.example/claim=u1-cam":       {off, codes.OK},
+	} {
+		admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: admittest.NoPods(), Claims: w.Claims, DeviceTimeout: time.Second,
+			Metrics: w.Metrics, CDIUsable: func(context.Context) error { return tc.usable },
+			Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := proto.Marshal(&runtimeapi.CreateContainerRequest{Config: &runtimeapi.ContainerConfig{
+			CDIDevices: []*runtimeapi.CDIDevice{{Name: "v.com/a=b"}, {Name: name}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &runtime{}
+		err = New(admitter, w.Claims, nil)[runtimeapi.RuntimeService_CreateContainer_FullMethodName](t.Context(), request, r.forward(request))
+		if status.Code(err) != tc.code || tc.code != codes.OK && !strings.Contains(err.Error(), off.Error()) || (r.forwarded != nil) != (err == nil) {
+			t.Errorf("%s, usable: %v: %v, forwarded %t", name, tc.usable, err, r.forwarded != nil)
+		}
+	}
+}
+
 // Brokers are known by their label: their author, who wrote the Configuration, gave them its
 // properties, and nobody else.
 func TestBrokersGetTheirConfigurationsProperties(t *testing.T) {

@@ -25,6 +25,9 @@ func requested(c *api.Container) inject.Container {
 			in.Mounts = append(in.Mounts, m.GetDestination())
 		}
 	}
+	for _, d := range c.GetCDIDevices() {
+		in.CDI = append(in.CDI, d.GetName())
+	}
 	return in
 }
 

@@ -20,9 +20,9 @@ func TestWhatMattersOfAnNRIContainer(t *testing.T) {
 	got := requested(&api.Container{
 		Env:    []string{"A=a=b", "B="},
 		Mounts: []*api.Mount{{Destination: "/v", Type: "bind"}, {Destination: "/proc", Type: "proc"}},
-		Linux:  &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user"}}},
+		Linux:  &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user"}}}, CDIDevices: []*api.CDIDevice{{Name: "v.com/a=b"}},
 	})
-	if diff := cmp.Diff(inject.Container{Env: []string{"A", "B"}, ImageEnv: true, Mounts: []string{"/v"}, Users: inject.UserNamespace{Unknown: true}}, got); diff != "" {
+	if diff := cmp.Diff(inject.Container{Env: []string{"A", "B"}, ImageEnv: true, Mounts: []string{"/v"}, CDI: []string{"v.com/a=b"}, Users: inject.UserNamespace{Unknown: true}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -45,6 +45,8 @@ func TestAdjustment(t *testing.T) {
 		}
 		return a
 	}
+	owned := null("/dev/x")
+	owned.Uid, owned.Gid = api.UInt32(uint32(1000)), api.UInt32(uint32(44))
 	device := func(permissions string) inject.Additions {
 		return inject.Additions{Devices: []discovery.DeviceSpec{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: permissions}}}
 	}
@@ -74,6 +76,8 @@ func TestAdjustment(t *testing.T) {
 		{name: "another set", add: device("mr"), want: linux(null("/dev/x"), rule(true, "m"), rule(false, "w"))},
 		{name: "a device node that is in a directory, too", add: inject.Additions{Devices: append(device("r").Devices,
 			device("rw").Devices...)}, want: linux(null("/dev/x"), rule(false, "w"), rule(true, "rw"))},
+		{name: "to a user that is not root, as CDI gives it", add: device("rw"), want: linux(owned),
+			container: &api.Container{User: &api.User{Uid: 1000, Gid: 44}}},
 		{name: "from a privileged container nothing is taken away", add: device("r"), container: privileged, want: linux(null("/dev/x"))},
 	} {
 		t.Run(test.name, func(t *testing.T) {

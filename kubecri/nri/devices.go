@@ -35,6 +35,7 @@ func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner stri
 				return &inject.Conflict{First: inject.OwnDevice, Second: owner, Field: "the path " + node.Path}
 			}
 		}
+		own(node, c.GetUser())
 		same := func(d *api.LinuxDevice) bool { return proto.Equal(d, node) }
 		if slices.ContainsFunc(a.GetLinux().GetDevices(), same) { // it is in a directory, too: NRI takes each path once
 			addRule(a, node, true, spec.Permissions)
@@ -51,6 +52,17 @@ func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner stri
 		}
 	}
 	return nil
+}
+
+// own gives the device node to the container's user and group unless they are root, as CDI does, and containerd with
+// device_ownership_from_security_context: one that is root's on the node could not be opened.
+func own(node *api.LinuxDevice, user *api.User) {
+	if uid := user.GetUid(); uid != 0 {
+		node.Uid = api.UInt32(uid)
+	}
+	if gid := user.GetGid(); gid != 0 {
+		node.Gid = api.UInt32(gid)
+	}
 }
 
 // addRule permits or takes away an access to a device node; none if there are no letters.
@@ -121,8 +133,7 @@ func deviceNodes(hostPath, containerPath string) (nodes []*api.LinuxDevice, err 
 
 var errNoDevice = errors.New("there is no device node")
 
-// deviceNode describes the device node at a path of the host, of which it is the
-// owner, group and mode in the container, too.
+// deviceNode describes the device node at a path of the host, with its owner, group and mode there.
 func deviceNode(path, containerPath string) (*api.LinuxDevice, error) {
 	var stat unix.Stat_t
 	if err := unix.Lstat(path, &stat); err != nil {

@@ -66,6 +66,23 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 	}
 }
 
+// A runtime whose NRI may give a container no CDI devices gets what a device brings written out: it would say nothing.
+func TestNoCDIByAnOldNRI(t *testing.T) {
+	for version, byName := range map[string]bool{before: false, "v2.3.7": true} {
+		f := start(t, &runtime{version: version}, func(context.Context, string) (discovery.Device, error) {
+			return discovery.Device{Mounts: []discovery.Mount{{HostPath: "/etc/hosts", ContainerPath: "/h"}}}, nil
+		})
+		response, err := f.rt.CreateContainer(t.Context(), create("main", "c1", admittest.Assigned(admittest.Good)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := response.Adjust; len(got.CDIDevices) > 0 != byName || len(got.Mounts) > 0 == byName {
+			t.Errorf("containerd %s got %v", version, got)
+		}
+		f.stop()
+	}
+}
+
 // A broker, which its label tells, gets all properties that its Configuration's author wrote.
 func TestBrokersGetTheirConfigurationsProperties(t *testing.T) {
 	f := start(t, &runtime{}, func(context.Context, string) (discovery.Device, error) {

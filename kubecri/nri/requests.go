@@ -65,6 +65,7 @@ func (s *session) CreateContainer(ctx context.Context, sandbox *api.PodSandbox, 
 		Pod: podOf(sandbox), PodAnnotations: sandbox.GetAnnotations(), PodLabels: sandbox.GetLabels(), Sandbox: sandbox.GetId(),
 		Name: c.GetName(), Requested: requested(c),
 	}
+	in.Requested.NoCDI = !s.recent
 	span.Pod(in.Pod.Namespace, in.Pod.Name, in.Pod.UID, in.Name)
 	answer, cancel := within(ctx)
 	defer cancel()

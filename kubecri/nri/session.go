@@ -35,6 +35,7 @@ type session struct {
 	configured chan struct{}
 	once       sync.Once
 	runtime    string // its name, set once it has configured us
+	recent     bool   // its NRI, likewise
 	stub       stub.Stub
 	accepted   time.Time // when the runtime synchronized us; the Plugin's mutex is for it
 	// answering is held for reading by requests for new containers, and for writing
@@ -116,8 +117,11 @@ func (s *session) Configure(ctx context.Context, _, runtime, release string) (ap
 		s.runtime = runtime
 		close(s.configured)
 	})
-	mask := events(s.stub.RuntimeNRIVersion())
-	if mask.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT) {
+	var mask api.EventMask // all that there are methods for
+	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_POST_CREATE_CONTAINER,
+		api.Event_START_CONTAINER, api.Event_REMOVE_CONTAINER)
+	if s.recent = recent(s.stub.RuntimeNRIVersion()); s.recent {
+		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
 		s.notValidatedYet()
 	} else {
 		s.tooOld()
@@ -125,20 +129,12 @@ func (s *session) Configure(ctx context.Context, _, runtime, release string) (ap
 	return mask, nil
 }
 
-// validation is the first NRI whose runtimes have plugins validate. An older one does not
-// take a plugin that wants to.
-var validation = version.MustParseGeneric("0.10.0")
-
-// events are those that the runtime is to send, by its NRI's version: all that there are
-// methods for, if it knows them.
-func events(nri string) api.EventMask {
-	var mask api.EventMask
-	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_POST_CREATE_CONTAINER,
-		api.Event_START_CONTAINER, api.Event_REMOVE_CONTAINER)
-	if v, err := version.ParseGeneric(nri); err == nil && v.AtLeast(validation) {
-		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
-	}
-	return mask
+// recent reports whether a version of NRI is 0.10 or newer (containerd 2.2, CRI-O 1.34). An older one does not take
+// a plugin that validates. Of CDI devices that a plugin adds it may give the container none, and says nothing
+// (containerd/containerd#12651, cri-o/cri-o#9128).
+func recent(nri string) bool {
+	v, err := version.ParseGeneric(nri)
+	return err == nil && v.AtLeast(version.MustParseGeneric("0.10.0"))
 }
 
 // watchedConn closes ended when the other end is gone: the stub does not always

@@ -2,7 +2,6 @@ package repair
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
@@ -74,5 +73,5 @@ func (l Lack) Error() string {
 	}
 	return fmt.Sprintf("it was created without what it was assigned (%s): kubecri was not asked, "+
 		"or did not answer in time",
-		strings.Join(append(all, l.Plugins...), ", "))
+		claims.Some(append(all, l.Plugins...)))
 }

@@ -68,7 +68,7 @@ func runDevicePlugin(ctx context.Context, o *options, runtime *grpc.ClientConn) 
 	}
 	plugins, err := devicepluginmode.New(devicepluginmode.Config{
 		Config: n.claimsConfig(o), Slices: n.cluster.Slices, Devices: n.agent.Devices, Device: n.device,
-		CDI:          n.byName(),
+		CDI:          n.cdi.Device,
 		PodResources: podresourcesapi.NewPodResourcesListerClient(podResources),
 		Directory:    o.devicePlugin.directory, NoInstances: !o.devicePlugin.instances, ListedChanged: n.node.Wake,
 	})

@@ -164,14 +164,6 @@ func (n *node) device(ctx context.Context, instance string) (discovery.Device, e
 	return saved.Device, nil
 }
 
-// byName returns what names devices by CDI; nil without --cdi-dir.
-func (n *node) byName() func(context.Context, string, discovery.Device) string {
-	if n.cdi == nil {
-		return nil
-	}
-	return n.cdi.Device
-}
-
 // work runs the node until ctx is done and serve, which gets ctx, has returned.
 func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
 	logger := klog.FromContext(ctx)
@@ -223,7 +215,7 @@ func (n *node) run(ctx context.Context) {
 			}
 			n.claims.Resync()
 			if n.cdi != nil {
-				n.cdi.Probe(ctx)
+				n.cdi.Follow(ctx)
 			}
 		})
 	})

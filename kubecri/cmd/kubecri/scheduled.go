@@ -67,7 +67,7 @@ func newScheduled(ctx context.Context, o *options, runtime *grpc.ClientConn) (*n
 	n.admitter, err = admit.New(admit.Config{
 		Node: o.nodeName, Pods: cluster.Pods.Lister(), Claims: n.claims,
 		Device: n.device, DeviceTimeout: o.deviceTimeout, Events: cluster.events, Metrics: n.metrics, Tracer: n.tracer,
-		CDI: n.byName(), Plugins: n.plugins, Advertised: cluster.advertised, Runtime: n.cri,
+		CDI: n.cdi.Device, CDIUsable: n.cdi.Usable, Plugins: n.plugins, Advertised: cluster.advertised, Runtime: n.cri,
 		Verifier: verifier, VariableNamespaces: o.variableNamespaces,
 	})
 	return n, err

@@ -38,6 +38,10 @@ func (r *Resource) Prefer(available, included []string, size int) ([]string, err
 		all = append(all, candidate{id: id, instance: r.instance(name.Instance), index: name.Index,
 			held: grants[0].Held})
 	}
+	free := map[*Instance]int{} // to count them takes as long as there are slots
+	for _, in := range r.Instances {
+		free[in] = in.freeSlots()
+	}
 	// The Instance with the most free slots first, and of it the highest index, see highest; of an Instance
 	// alone the lowest.
 	slices.SortFunc(all, func(a, b candidate) int {
@@ -45,7 +49,7 @@ func (r *Resource) Prefer(available, included []string, size int) ([]string, err
 		if r.Level == v1alpha1.InstanceLevel {
 			byIndex = -byIndex
 		}
-		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(b.instance.freeSlots(), a.instance.freeSlots()),
+		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(free[b.instance], free[a.instance]),
 			cmp.Compare(a.instance.Name, b.instance.Name), byIndex)
 	})
 	r.spread(all, included)
