@@ -19,8 +19,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
-	"github.com/kubeslot/kubeslot/kubecri/claims"
 )
 
 const (
