@@ -26,7 +26,6 @@ type discovering struct {
 	mu      sync.Mutex
 	reports []discovery.Result
 	warned  []string
-	changed chan struct{} // has room for one
 	cancel  context.CancelFunc
 	done    chan error
 }

@@ -171,7 +171,7 @@ func TestAScanKeepsWhatCannotBeRead(t *testing.T) {
 	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
 	events := newSource()
 	changes, _ := follow(t, &Monitor{Tree: machine.Tree, Events: events.watch})
-	before := wait(t, changes, "all devices")
+	before := await.Next(t, "all devices", changes)
 	unreadable := before.Devices[len(before.Devices)-1].Path() + "/uevent"
 	for _, file := range []string{unreadable, "/bus/usb/devices"} {
 		file = machine.Tree.Sys + file
@@ -180,13 +180,13 @@ func TestAScanKeepsWhatCannotBeRead(t *testing.T) {
 		}
 	}
 	events.events <- nil
-	scanned := wait(t, changes, "a scan")
+	scanned := await.Next(t, "a scan", changes)
 	if got, want := names(scanned.Devices), names(before.Devices); !scanned.All || got != want {
 		t.Errorf("after the scan there are %s, want %s", got, want)
 	}
 	machine.Remove(t, before.Devices[2].Path()) // with all below it
 	events.events <- nil
-	if got := names(wait(t, changes, "another scan").Devices); got != "0000:00:14.0 usb1" {
+	if got := names(await.Next(t, "another scan", changes).Devices); got != "0000:00:14.0 usb1" {
 		t.Errorf("at last there are %s", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -231,11 +232,7 @@ func TestFeedRests(t *testing.T) {
 		f.next()
 		close(ended)
 	}()
-	for deadline := time.Now().Add(time.Minute); !fake.HasWaiters(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not rest")
-		}
-	}
+	await.That(t, "it to rest", fake.HasWaiters)
 	if fake.Step(4*time.Second - 1); !fake.HasWaiters() {
 		t.Error("it rests for less than four seconds")
 	}
