@@ -74,7 +74,7 @@ func decide(key types.NamespacedName, d inventory.Device, existing *akriv0.Insta
 	if apiequality.Semantic.DeepEqual(existing, want) {
 		return step{}
 	}
-	return step{patch, want, "it is another than what is reported and claimed"}
+	return step{patch, want, "it differs from what is reported and claimed"}
 }
 
 // OfFormer reports whether the Instance is of a Configuration that was deleted, and made again under its name. Such an
