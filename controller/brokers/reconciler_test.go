@@ -257,7 +257,8 @@ func TestRefusedBrokers(t *testing.T) {
 	r.found("a")
 	r.refuse = func(string) error { return terminating }
 	if result, err := r.reconcile(); err != nil || result.RequeueAfter != 0 || r.told() != "" || len(r.writes) != 1 {
-		t.Errorf("a Job, as the namespace is going: %+v, %v, writes %q, want one try, of which nothing is noted", result, err, r.writes)
+		t.Errorf("a Job, as the namespace is going: %+v, %v, writes %q, want one try, of which nothing is noted",
+			result, err, r.writes)
 	}
 }
 

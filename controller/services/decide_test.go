@@ -128,10 +128,12 @@ func TestDecide(t *testing.T) {
 		"node ports stay": {spec: `{"type":"NodePort","ports":[{"name":"a","port":81},{"name":"b","port":80}]}`, existing: applied(t, nodePort), pods: pod(corev1.PodRunning), verb: update, check: func(s *corev1.Service) bool {
 			return s.Spec.Ports[0].NodePort == 0 && s.Spec.Ports[1].NodePort == 30080
 		}},
-		"the class of load balancers stays": {spec: `{"type":"LoadBalancer","ports":[{"port":81}]}`, existing: balanced, pods: pod(corev1.PodRunning), verb: update, check: func(s *corev1.Service) bool {
-			return s.Spec.LoadBalancerClass != nil && *s.Spec.LoadBalancerClass == "cloud"
-		}},
-		"another class: made anew":           {spec: `{"type":"LoadBalancer","loadBalancerClass":"own","ports":[{"port":80}]}`, existing: balanced, pods: pod(corev1.PodRunning), verb: remove},
+		"the class of load balancers stays": {spec: `{"type":"LoadBalancer","ports":[{"port":81}]}`,
+			existing: balanced, pods: pod(corev1.PodRunning), verb: update, check: func(s *corev1.Service) bool {
+				return s.Spec.LoadBalancerClass != nil && *s.Spec.LoadBalancerClass == "cloud"
+			}},
+		"another class: made anew": {spec: `{"type":"LoadBalancer","loadBalancerClass":"own","ports":[{"port":80}]}`,
+			existing: balanced, pods: pod(corev1.PodRunning), verb: remove},
 		"headless: made anew":                {spec: `{"clusterIP":"None","ports":[{"port":80}]}`, existing: applied(t, grpc), pods: pod(corev1.PodRunning), verb: remove},
 		"no longer headless: made anew":      {spec: grpc, existing: applied(t, `{"clusterIP":"None"}`), pods: pod(corev1.PodRunning), verb: remove},
 		"another address: made anew":         {spec: `{"clusterIP":"10.0.0.8","ports":[{"port":80}]}`, existing: applied(t, grpc), pods: pod(corev1.PodRunning), verb: remove},

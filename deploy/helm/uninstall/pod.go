@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -27,13 +28,12 @@ func (u *uninstall) runPod(ctx context.Context, node string) error {
 		}
 		return nil
 	}
-	// One of an uninstallation that was interrupted makes place.
-	err := wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
+	err := u.try(ctx, func(ctx context.Context) error {
 		_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return false, remove(ctx)
+		if apierrors.IsAlreadyExists(err) { // one of an uninstallation that was interrupted makes place
+			return cmp.Or(remove(ctx), err)
 		}
-		return err == nil, err
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("run pod %s/%s: %w", u.Namespace, pod.Name, err)
@@ -64,7 +64,17 @@ func (u *uninstall) runPod(ctx context.Context, node string) error {
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
-	return errors.Join(err, remove(end))
+	return errors.Join(err, u.try(end, remove))
+}
+
+// try does it until it succeeds or is refused, or ctx ends: an API server may be away for a while.
+func (u *uninstall) try(ctx context.Context, do func(context.Context) error) (failed error) {
+	err := wait.PollUntilContextCancel(ctx, u.Interval, true, func(ctx context.Context) (bool, error) {
+		failed = do(ctx)
+		refused := apierrors.IsForbidden(failed) || apierrors.IsInvalid(failed)
+		return failed == nil || refused, nil
+	})
+	return cmp.Or(failed, err)
 }
 
 // stateOf says what a person would look for in the pod's status.

@@ -274,7 +274,7 @@ func testRunWaitsForTheReleasesPods(t *testing.T) {
 // While a node is cleaned the API server may be away for a moment.
 func TestRunGoesOnWhenTheAPIServerIsBack(t *testing.T) {
 	c := newCluster(well, []runtime.Object{node("a", corev1.ConditionTrue, "linux")})
-	for _, verb := range []string{"list", "get"} {
+	for _, verb := range []string{"list", "create", "get", "delete"} {
 		times := 0
 		c.kube.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			times++
