@@ -254,6 +254,8 @@ func (c *counted) Devices() (map[string]discovery.Device, <-chan struct{}) {
 	return c.source.Devices()
 }
 
+// A device is given by name only where the runtime resolves it, and has read what its spec says now: until then it
+// would give what the spec said before.
 func TestByNameOnlyWhereTheRuntimeResolvesIt(t *testing.T) {
 	dir := t.TempDir()
 	config := func(text string) map[string]string { return map[string]string{"config": text} }

@@ -59,18 +59,16 @@ func NewInjector(dir string, runtime Runtime) *Injector {
 // Follow has Device go by what the runtime says until ctx is done: to be called whenever the runtime has come back,
 // with another configuration perhaps, and until it has gone.
 func (i *Injector) Follow(ctx context.Context) {
-	logger := klog.FromContext(ctx).WithName("cdi")
 	support, usable, err := i.probe(ctx)
 	if err != nil { // ctx is done
 		return
 	}
-	if usable {
-		logger.Info("Containers get devices by CDI name", "runtime", support.Runtime, "dir", i.store.dir)
-	} else {
-		logger.Info("The runtime does not resolve CDI names of ours: containers get devices written out, and those with "+
-			"ResourceClaims are not created", "runtime", support.Runtime, "on", support.On, "why", support.Why,
-			"reads", support.Dirs, "dir", i.store.dir)
+	how := "Containers get devices by CDI name"
+	if !usable {
+		how = "No CDI names of ours are resolved: devices are written out, and no ResourceClaim is prepared"
 	}
+	logger := klog.FromContext(ctx).WithName("cdi")
+	logger.Info(how, "runtime", support.Runtime, "why", support.Why, "reads", support.Dirs, "dir", i.store.dir)
 	i.usable.Store(usable)
 	defer i.usable.Store(false)
 	<-ctx.Done()
