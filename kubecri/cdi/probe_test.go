@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -110,7 +109,6 @@ func TestNamesWhileTheRuntimeIsThere(t *testing.T) {
 	dir := t.TempDir()
 	info := map[string]string{"config": `{"cdiSpecDirs":["` + dir + `"]}`}
 	i := NewInjector(dir, runtime{"containerd", "v2.4.2", info, nil})
-	i.clock = testclock.NewFakePassiveClock(time.Now().Add(time.Hour))
 	device := discovery.Device{Mounts: []discovery.Mount{{HostPath: "/etc/hosts", ContainerPath: "/h"}}}
 	ctx, gone := context.WithCancel(t.Context())
 	ended := make(chan struct{})
