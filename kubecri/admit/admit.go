@@ -203,22 +203,23 @@ func (a *Admission) Created(ctx context.Context, id string) {
 // Failed says that the runtime did not create the container, as err says, or, with
 // code Canceled, DeadlineExceeded or Unavailable, that it is not known whether it did.
 func (a *Admission) Failed(err error) {
+	a.end(err)
+	if a.devices {
+		a.admitter.Metrics.Injection(metrics.Rejected)
+	}
+}
+
+func (a *Admission) end(err error) {
 	a.admitter.inUse.end(a.using)
 	if a.taken != nil {
 		a.taken.Failed(err)
-	}
-	if a.devices {
-		a.admitter.Metrics.Injection(metrics.Rejected)
 	}
 }
 
 // Refuse says that the runtime was not asked for the container, because it cannot
 // be told what to add, as err says. It returns what Admit would have.
 func (a *Admission) Refuse(ctx context.Context, err error) error {
-	a.admitter.inUse.end(a.using)
-	if a.taken != nil {
-		a.taken.Failed(err)
-	}
+	a.end(err)
 	return a.admitter.refused(klog.FromContext(ctx), a.container, a.grants, err)
 }
 

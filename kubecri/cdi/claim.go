@@ -108,9 +108,7 @@ func (i *Injector) ClaimAnnotations(claim types.UID) (map[string]string, error) 
 
 // RemoveClaim removes the spec of a ResourceClaim, if there is one.
 func (i *Injector) RemoveClaim(claim types.UID) error {
-	i.store.mu.Lock()
-	defer i.store.mu.Unlock()
-	if err := os.Remove(i.store.claimPath(claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := i.store.remove(i.store.claimPath(claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove its CDI spec: %w", err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package cdi
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -22,8 +20,8 @@ const (
 	probeTimeout, probeRetry = 10 * time.Second, time.Second
 	// writeRetry is between attempts to write files that could not be written.
 	writeRetry = 10 * time.Second
-	// readWithin is how soon a runtime has read a file that is new: it follows the directory, and until then it gives
-	// what the file said before, which may be another device's nodes by now.
+	// readWithin is how soon a runtime has read a file that has changed: it follows the directory, and until then it
+	// gives what the file said before, which may be another device's nodes by now. Of one that is new it has nothing.
 	readWithin = 5 * time.Second
 )
 
@@ -46,31 +44,28 @@ type Injector struct {
 	usable  atomic.Bool // as far as known
 	retry   time.Duration
 	ask     time.Duration // between two questions to the runtime
-	clock   clock.PassiveClock
 }
 
 // NewInjector keeps specs in dir. While Follow does not know of the runtime, nothing is
 // given by name.
 func NewInjector(dir string, runtime Runtime) *Injector {
-	return &Injector{store: store{dir: dir}, runtime: runtime, retry: writeRetry, ask: probeRetry,
-		clock: clock.RealClock{}}
+	return &Injector{store: store{dir: dir, changed: map[string]time.Time{}}, runtime: runtime, retry: writeRetry,
+		ask: probeRetry}
 }
 
 // Follow has Device go by what the runtime says until ctx is done: to be called whenever the runtime has come back,
 // with another configuration perhaps, and until it has gone.
 func (i *Injector) Follow(ctx context.Context) {
-	logger := klog.FromContext(ctx).WithName("cdi")
 	support, usable, err := i.probe(ctx)
 	if err != nil { // ctx is done
 		return
 	}
-	if usable {
-		logger.Info("Containers get devices by CDI name", "runtime", support.Runtime, "dir", i.store.dir)
-	} else {
-		logger.Info("The runtime does not resolve CDI names of ours: containers get devices written out, and those with "+
-			"ResourceClaims are not created", "runtime", support.Runtime, "on", support.On, "why", support.Why,
-			"reads", support.Dirs, "dir", i.store.dir)
+	how := "Containers get devices by CDI name"
+	if !usable {
+		how = "No CDI names of ours are resolved: devices are written out, and no ResourceClaim is prepared"
 	}
+	logger := klog.FromContext(ctx).WithName("cdi")
+	logger.Info(how, "runtime", support.Runtime, "why", support.Why, "reads", support.Dirs, "dir", i.store.dir)
 	i.usable.Store(usable)
 	defer i.usable.Store(false)
 	<-ctx.Done()
@@ -101,8 +96,8 @@ func reads(dirs []string, dir string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return real(d) == real(dir) })
 }
 
-// Device returns the name to request for an Instance's device, once the runtime has read its spec;
-// "" when the device is to be written into the request.
+// Device returns the name to request for an Instance's device, once its spec is there, and the runtime has
+// none of before; "" when the device is to be written into the request.
 func (i *Injector) Device(ctx context.Context, instance string, device discovery.Device) string {
 	if i == nil || !i.usable.Load() {
 		return ""
@@ -111,8 +106,7 @@ func (i *Injector) Device(ctx context.Context, instance string, device discovery
 		klog.FromContext(ctx).V(2).Info("Not by CDI name", "instance", instance, "reason", err)
 		return ""
 	}
-	file, err := os.Stat(i.store.path(instance))
-	if err != nil || i.clock.Since(file.ModTime()) < readWithin {
+	if !i.store.settled(i.store.path(instance)) {
 		return ""
 	}
 	return Name(instance)

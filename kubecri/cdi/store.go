@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/replacefile"
@@ -21,6 +23,8 @@ const prefix, suffix = "kubeslot-", ".json"
 type store struct {
 	dir string
 	mu  sync.Mutex
+	// changed is when files that were there lately got other content, or were removed, by path.
+	changed map[string]time.Time
 }
 
 func (s *store) path(instance string) string {
@@ -45,15 +49,36 @@ func (s *store) put(instance string, device discovery.Device) error {
 func (s *store) write(path string, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if info, err := os.Stat(path); err == nil && info.Mode() == mode {
-		if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, data) {
-			return nil
-		}
+	if was, err := os.ReadFile(path); err == nil && !bytes.Equal(was, data) {
+		s.note(path)
+	} else if info, statErr := os.Stat(path); err == nil && statErr == nil && info.Mode() == mode {
+		return nil
 	}
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
 	}
 	return replacefile.Write(path, data, mode)
+}
+
+// settled reports whether a runtime does not give what the file said before any more.
+func (s *store) settled(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.changed[path]) >= readWithin
+}
+
+// note notes that a file that was there changes now. The lock is held.
+func (s *store) note(path string) {
+	maps.DeleteFunc(s.changed, func(_ string, at time.Time) bool { return time.Since(at) >= readWithin })
+	s.changed[path] = time.Now()
+}
+
+// remove removes a file.
+func (s *store) remove(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(path)
+	return os.Remove(path)
 }
 
 // mode is that of the files: properties may be secrets.
@@ -74,9 +99,7 @@ func (s *store) prune(gone func(instance string) bool) error {
 		name, ours := strings.CutPrefix(entry.Name(), prefix)
 		instance, spec := strings.CutSuffix(name, suffix)
 		if ours && spec && gone(instance) {
-			s.mu.Lock()
-			errs = append(errs, os.Remove(s.path(instance)))
-			s.mu.Unlock()
+			errs = append(errs, s.remove(s.path(instance)))
 		}
 	}
 	return errors.Join(errs...)

@@ -188,7 +188,11 @@ func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkp
 	for _, claim := range c.store.all() {
 		name, err := claim.Slot()
 		_, going := c.store.going.Load(claim.UID)
-		if err != nil || going && !c.containers.uses(name) {
+		use := c.containers.use(name)
+		if c.config.Kubelet == nil { // all that a pod had goes in one write; the kubelet may keep some
+			going = going || slices.Contains(use.freed, claim.Spec.Holder)
+		}
+		if err != nil || going && !use.busy && len(use.held) == 0 {
 			continue
 		}
 		now.Claims = append(now.Claims, checkpoint.Claim{Slot: claim.Name, Spec: claim.Spec})

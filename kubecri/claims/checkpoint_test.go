@@ -3,8 +3,10 @@ package claims
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,6 +116,36 @@ func TestCheckpointForgetsAClaimBeforeItsDeletion(t *testing.T) {
 	for first := <-tries; len(tries) > 0; {
 		if again := <-tries; !os.SameFile(first, again) {
 			t.Error("the checkpoint was written again")
+		}
+	}
+}
+
+// What a container had goes from the checkpoint at once: to write it for each slot would keep the last one for long.
+func TestCheckpointForgetsAllSlotsOfAContainerAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	a := newAPI(t, 50, nil)
+	f := start(t, a, &fakeRuntime{}, setup{checkpoint: path})
+	var all, names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("cam-a1-%d", i))
+		all = append(all, "cam", names[i])
+	}
+	slices.Sort(names)
+	f.mustCreate(t, "c1", "u1", all...)
+	awaitCheckpoint(t, path, names...)
+	written := make(chan os.FileInfo, len(names))
+	a.set(func(verb string, do func() error) error {
+		if info, err := os.Stat(path); err == nil && verb == "delete" {
+			written <- info
+		}
+		return do()
+	})
+	f.remove("c1")
+	awaitCheckpoint(t, path)
+	await(t, "all claims to be deleted", func() bool { return len(written) == len(names) })
+	for first := <-written; len(written) > 0; {
+		if again := <-written; !os.SameFile(first, again) {
+			t.Fatal("the checkpoint was written again between two deletions")
 		}
 	}
 }

@@ -53,7 +53,10 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	if v.claim != nil && v.claim.Spec.ByDRA() {
 		v.entitled = append(v.entitled, useOf(v.claim)) // package dra releases it
 	}
-	d := decide(v, c.remembered(name), c.config.Clock.Now(), c.config.Grace)
+	c.mu.Lock()
+	known := c.memory[name]
+	c.mu.Unlock()
+	d := decide(v, known, c.config.Clock.Now(), c.config.Grace)
 	start := time.Now()
 	err = c.apply(ctx, v, &d)
 	c.trace(ctx, name, start, d, err)
@@ -205,12 +208,6 @@ func (c *Claims) capacity(name slot.Name) int {
 		return 0
 	}
 	return owner.Spec.Slots()
-}
-
-func (c *Claims) remembered(name slot.Name) memory {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.memory[name]
 }
 
 func (c *Claims) remember(name slot.Name, m memory) {

@@ -18,22 +18,15 @@ type early struct{ instance, reason, message string }
 // does not block. Until the runtime has said what runs here, nobody is known to use
 // anything: what is recorded earlier is recorded then.
 func (c *Claims) RecordEvents(instance, reason, message string) {
-	if !c.keepEarly(early{instance, reason, message}) {
+	c.mu.Lock()
+	known := c.isKnown()
+	if !known && len(c.early) < maxEarly {
+		c.early = append(c.early, early{instance, reason, message})
+	}
+	c.mu.Unlock()
+	if known {
 		c.record(instance, reason, message)
 	}
-}
-
-// keepEarly reports whether it is too early for the Event.
-func (c *Claims) keepEarly(e early) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isKnown() {
-		return false
-	}
-	if len(c.early) < maxEarly {
-		c.early = append(c.early, e)
-	}
-	return true
 }
 
 // recordEarly writes the Events that waited, now that the runtime has said what runs here.

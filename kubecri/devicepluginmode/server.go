@@ -145,10 +145,11 @@ func (s *server) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSer
 		news := s.nextNews()
 		now := s.list()
 		if first || !slices.Equal(now, last) {
-			if err := stream.Send(response(now)); err != nil {
+			response, healthy := response(now)
+			if err := stream.Send(response); err != nil {
 				return err
 			}
-			s.listed(count(now))
+			s.listed(healthy, len(now)-healthy)
 			last = now
 		}
 		select {
@@ -214,25 +215,18 @@ func (s *server) wasLost() bool {
 	return s.lost
 }
 
-func response(ids []deviceids.Device) *pluginapi.ListAndWatchResponse {
-	r := &pluginapi.ListAndWatchResponse{Devices: make([]*pluginapi.Device, len(ids))}
-	for i, d := range ids {
+// response is what the kubelet is sent, and how many of the ids are healthy.
+func response(ids []deviceids.Device) (r *pluginapi.ListAndWatchResponse, healthy int) {
+	r = &pluginapi.ListAndWatchResponse{}
+	for _, d := range ids {
 		health := pluginapi.Unhealthy
 		if d.Healthy {
 			health = pluginapi.Healthy
-		}
-		r.Devices[i] = &pluginapi.Device{ID: d.ID, Health: health}
-	}
-	return r
-}
-
-func count(ids []deviceids.Device) (healthy, unhealthy int) {
-	for _, d := range ids {
-		if d.Healthy {
 			healthy++
 		}
+		r.Devices = append(r.Devices, &pluginapi.Device{ID: d.ID, Health: health})
 	}
-	return healthy, len(ids) - healthy
+	return r, healthy
 }
 
 // GetPreferredAllocation implements pluginapi.DevicePluginServer. The kubelet calls it

@@ -21,8 +21,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// prepare claims the slots of a ResourceClaim and writes its CDI spec. A claim whose spec names the slots that it has is
-// left as it is, also when its device is gone since.
+// prepare claims the slots of a ResourceClaim and writes its CDI spec. A claim whose spec names the slots that it has
+// is left as it is, also when its device is gone since.
 func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
 	now, err := allocated(claim)
 	if err != nil {
@@ -73,11 +73,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		defer cancel()
 		return nil, errors.Join(err, d.releaseBeyond(ctx, before, d.of(now.UID)))
 	}
-	var held []slot.Name
-	for name := range now.slots() {
-		held = append(held, name)
-	}
-	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots", held)
+	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots", len(d.of(now.UID)))
 	return now.devices(), nil
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// startRetry is between two attempts to make the sockets: the kubelet's directories may not be there yet,
-// and a kubecri that is being replaced still serves them.
+// startRetry is between two looks at the sockets, and attempts to make them: the kubelet's directories may not be there
+// yet, and a kubecri that is being replaced still serves them.
 const startRetry = time.Second
 
 // follow has it found out again whether the driver is needed, and what is prepared claimed again, when that may have
@@ -79,21 +79,30 @@ func (d *Driver) Run(ctx context.Context) {
 	running.Go(func() { d.keep(ctx) })
 	var helper *kubeletplugin.Helper
 	failing := false
-	err := wait.PollUntilContextCancel(ctx, startRetry, true, func(context.Context) (started bool, err error) {
-		helper, err = d.start(ctx)
-		if err != nil && !failing && ctx.Err() == nil { // once an outage
+	_ = wait.PollUntilContextCancel(ctx, startRetry, true, func(context.Context) (bool, error) {
+		if helper != nil && d.findable() {
+			return false, nil
+		}
+		helper.Stop() // of nil does nothing
+		var err error
+		if helper, err = d.start(ctx); err == nil {
+			logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory", d.KubeletDirectory)
+		} else if !failing && ctx.Err() == nil { // once an outage
 			logger.Error(err, "Cannot serve the kubelet as DRA driver: ResourceClaims are not prepared; trying again",
 				"every", startRetry)
 		}
 		failing = err != nil
-		return err == nil, nil
+		return false, nil
 	})
-	if err != nil { // ctx is done
-		return
-	}
-	logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory", d.KubeletDirectory)
-	<-ctx.Done()
 	helper.Stop()
+}
+
+// findable reports whether the kubelet finds the driver: somebody may have removed the sockets, as who sets the node up
+// anew does.
+func (d *Driver) findable() bool {
+	_, err := os.Lstat(filepath.Join(d.ownDirectory(), socket))
+	_, errRegistry := os.Lstat(filepath.Join(d.registry(), v1alpha1.DRADriver+"-reg.sock"))
+	return err == nil && errRegistry == nil
 }
 
 // socket is the driver's in its own directory, by kubeletplugin. It stays when the process ends.
@@ -103,9 +112,10 @@ func (d *Driver) ownDirectory() string {
 	return filepath.Join(d.KubeletDirectory, "plugins", v1alpha1.DRADriver)
 }
 
+func (d *Driver) registry() string { return filepath.Join(d.KubeletDirectory, "plugins_registry") }
+
 func (d *Driver) start(ctx context.Context) (*kubeletplugin.Helper, error) {
-	own := d.ownDirectory()
-	registry := filepath.Join(d.KubeletDirectory, "plugins_registry")
+	own, registry := d.ownDirectory(), d.registry()
 	for _, directory := range []string{own, registry} {
 		if err := os.MkdirAll(directory, 0o750); err != nil {
 			return nil, err

@@ -86,6 +86,12 @@ func TestServe(t *testing.T) {
 		first.Endpoint != filepath.Join(r.KubeletDirectory, "plugins/slots.kubeslot.io/dra.sock") {
 		t.Errorf("registers as %v", first)
 	}
+	if err := os.RemoveAll(r.KubeletDirectory); err != nil { // as who sets the node up anew
+		t.Fatal(err)
+	}
+	if now := info(); now.Endpoint != first.Endpoint {
+		t.Errorf("registers as %v once its sockets were removed", now)
+	}
 	kubelet := dial(t, first.Endpoint)
 	request := &drapb.NodePrepareResourcesRequest{Claims: []*drapb.Claim{{Namespace: "ns", Name: "claim-u1",
 		Uid: "u1"}}}

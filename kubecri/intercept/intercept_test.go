@@ -113,8 +113,8 @@ func TestAssignedContainerGetsItsDeviceUntilItIsRemoved(t *testing.T) {
 	}
 }
 
-// A container with ResourceClaims of ours is created only while the runtime gives it their CDI devices: one that has CDI
-// off since they were prepared would give it none, and say nothing. Other containers, and other drivers', do not wait.
+// A container with ResourceClaims of ours is created only while the runtime gives it their CDI devices: one that has
+// CDI off since they were prepared would give it none, and say nothing. Other containers do not wait.
 func TestResourceClaimsWithoutCDI(t *testing.T) {
 	w := admittest.NewWorld(t, nil)
 	off := errors.New("turn CDI on")
@@ -126,8 +126,8 @@ func TestResourceClaimsWithoutCDI(t *testing.T) {
 		"slots.kubeslot.io/claim=u2-cam": {off, codes.Unavailable},
 		"gpu.example/claim=u1-cam":       {off, codes.OK},
 	} {
-		admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: admittest.NoPods(), Claims: w.Claims, DeviceTimeout: time.Second,
-			Metrics: w.Metrics, CDIUsable: func(context.Context) error { return tc.usable },
+		admitter, err := admit.New(admit.Config{Node: admittest.Node, Pods: admittest.NoPods(), Claims: w.Claims,
+			DeviceTimeout: time.Second, Metrics: w.Metrics, CDIUsable: func(context.Context) error { return tc.usable },
 			Device: func(context.Context, string) (discovery.Device, error) { return discovery.Device{}, nil }})
 		if err != nil {
 			t.Fatal(err)
@@ -138,8 +138,10 @@ func TestResourceClaimsWithoutCDI(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := &runtime{}
-		err = New(admitter, w.Claims, nil)[runtimeapi.RuntimeService_CreateContainer_FullMethodName](t.Context(), request, r.forward(request))
-		if status.Code(err) != tc.code || tc.code != codes.OK && !strings.Contains(err.Error(), off.Error()) || (r.forwarded != nil) != (err == nil) {
+		create := New(admitter, w.Claims, nil)[runtimeapi.RuntimeService_CreateContainer_FullMethodName]
+		err = create(t.Context(), request, r.forward(request))
+		if status.Code(err) != tc.code || err != nil && !strings.Contains(err.Error(), off.Error()) ||
+			(r.forwarded != nil) != (err == nil) {
 			t.Errorf("%s, usable: %v: %v, forwarded %t", name, tc.usable, err, r.forwarded != nil)
 		}
 	}

@@ -29,7 +29,7 @@ func TestWhatMattersOfAnNRIContainer(t *testing.T) {
 
 func TestAdjustment(t *testing.T) {
 	null := func(path string) *api.LinuxDevice {
-		d, err := deviceNode("/dev/null", path)
+		d, err := deviceNode("/dev/null", path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestDeviceNodes(t *testing.T) {
 		{"file", "/dev/x", "no device node"},
 		{"absent", "/dev/x", "no such file"},
 	} {
-		nodes, err := deviceNodes(filepath.Join(dir, test.host), test.container)
+		nodes, err := deviceNodes(filepath.Join(dir, test.host), test.container, nil)
 		var paths []string
 		for _, n := range nodes {
 			paths = append(paths, n.Path)

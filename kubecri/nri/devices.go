@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,7 +26,7 @@ const charAccess, blockAccess = "rw", "rwm"
 // looks what is there; here it is for us to do. Rules after NRI's own take away
 // what is not permitted, and add mknod where it is.
 func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner string, c *api.Container) error {
-	nodes, err := deviceNodes(spec.HostPath, spec.ContainerPath)
+	nodes, err := deviceNodes(spec.HostPath, spec.ContainerPath, c.GetUser())
 	if err != nil {
 		return fmt.Errorf("device node %s of %s: %w", spec.HostPath, owner, err)
 	}
@@ -35,7 +36,6 @@ func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner stri
 				return &inject.Conflict{First: inject.OwnDevice, Second: owner, Field: "the path " + node.Path}
 			}
 		}
-		own(node, c.GetUser())
 		same := func(d *api.LinuxDevice) bool { return proto.Equal(d, node) }
 		if slices.ContainsFunc(a.GetLinux().GetDevices(), same) { // it is in a directory, too: NRI takes each path once
 			addRule(a, node, true, spec.Permissions)
@@ -52,17 +52,6 @@ func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner stri
 		}
 	}
 	return nil
-}
-
-// own gives the device node to the container's user and group unless they are root, as CDI does, and containerd with
-// device_ownership_from_security_context: one that is root's on the node could not be opened.
-func own(node *api.LinuxDevice, user *api.User) {
-	if uid := user.GetUid(); uid != 0 {
-		node.Uid = api.UInt32(uid)
-	}
-	if gid := user.GetGid(); gid != 0 {
-		node.Gid = api.UInt32(gid)
-	}
 }
 
 // addRule permits or takes away an access to a device node; none if there are no letters.
@@ -105,7 +94,7 @@ func seesAllDevices(c *api.Container) bool {
 // deviceNodes returns the device node at a path of the host, links followed, or
 // those in the directory there. Directories are searched to the bottom; what is no device
 // in them is passed over.
-func deviceNodes(hostPath, containerPath string) (nodes []*api.LinuxDevice, err error) {
+func deviceNodes(hostPath, containerPath string, user *api.User) (nodes []*api.LinuxDevice, err error) {
 	real, err := filepath.EvalSymlinks(hostPath)
 	if err != nil {
 		return nil, err
@@ -118,7 +107,7 @@ func deviceNodes(hostPath, containerPath string) (nodes []*api.LinuxDevice, err 
 		if err != nil {
 			return err
 		}
-		node, err := deviceNode(path, filepath.Join(containerPath, rest))
+		node, err := deviceNode(path, filepath.Join(containerPath, rest), user)
 		if errors.Is(err, errNoDevice) {
 			return nil
 		}
@@ -133,8 +122,10 @@ func deviceNodes(hostPath, containerPath string) (nodes []*api.LinuxDevice, err 
 
 var errNoDevice = errors.New("there is no device node")
 
-// deviceNode describes the device node at a path of the host, with its owner, group and mode there.
-func deviceNode(path, containerPath string) (*api.LinuxDevice, error) {
+// deviceNode describes the device node at a path of the host, with its mode there. Its owner and group are the user's
+// unless that is root, as CDI has it, and containerd with device_ownership_from_security_context: one that is root's on
+// the node could not be opened. For root they are as on the host.
+func deviceNode(path, containerPath string, user *api.User) (*api.LinuxDevice, error) {
 	var stat unix.Stat_t
 	if err := unix.Lstat(path, &stat); err != nil {
 		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
@@ -146,6 +137,7 @@ func deviceNode(path, containerPath string) (*api.LinuxDevice, error) {
 	return &api.LinuxDevice{
 		Path: containerPath, Type: kind,
 		Major: int64(unix.Major(stat.Rdev)), Minor: int64(unix.Minor(stat.Rdev)),
-		FileMode: api.FileMode(os.FileMode(stat.Mode &^ unix.S_IFMT)), Uid: api.UInt32(stat.Uid), Gid: api.UInt32(stat.Gid),
+		FileMode: api.FileMode(os.FileMode(stat.Mode &^ unix.S_IFMT)),
+		Uid:      api.UInt32(cmp.Or(user.GetUid(), stat.Uid)), Gid: api.UInt32(cmp.Or(user.GetGid(), stat.Gid)),
 	}, nil
 }

@@ -70,8 +70,8 @@ type Repairer struct {
 	config Config
 
 	mu sync.Mutex
-	// whole are the containers that are known to have what they were assigned, by what
-	// CRI does not show; stopping those that are being stopped; recorded those that an
+	// whole are the containers that are known to have what they were assigned, if anything;
+	// stopping those that are being stopped; recorded those that an
 	// Event was recorded of. All by id, of containers that the runtime has.
 	whole, stopping, recorded map[string]bool
 	last                      time.Time // when one without its devices was last seen
@@ -136,21 +136,21 @@ func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnot
 	}
 	lack := Of(r.config.Node, Container{claims.PodOf(c.Labels), podAnnotations,
 		kubelettypes.GetContainerName(c.Labels), c.Annotations, c.CreatedAt}, r.config.PluginsMarkedSince())
-	if lack.None() {
-		return Lack{}
+	if !lack.None() {
+		annotations, err := r.specAnnotations(ctx, c.Id)
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).V(2).Info("Cannot tell whether a container has its devices, trying again",
+				"containerID", c.Id, "reason", err)
+			return Lack{}
+		case !given(annotations):
+			return lack
+		}
 	}
-	annotations, err := r.specAnnotations(ctx, c.Id)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot tell whether a container has its devices, trying again", "containerID", c.Id, "reason", err)
-		return Lack{}
-	}
-	if given(annotations) {
-		r.mu.Lock()
-		r.whole[c.Id] = true
-		r.mu.Unlock()
-		return Lack{}
-	}
-	return lack
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.whole[c.Id] = true
+	return Lack{}
 }
 
 // specAnnotations are those of the container's OCI spec, to which NRI's belong. containerd

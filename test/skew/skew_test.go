@@ -58,7 +58,10 @@ type rig struct {
 }
 
 // details have a device node in each camera, of which a runtime that leaves out what it is to give says nothing.
-const details = `{descriptions: [gate, yard], deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]}`
+const details = `
+descriptions: [gate, yard]
+deviceSpecs: [{containerPath: /dev/cam0, hostPath: /dev/zero, permissions: r}]
+`
 
 // up brings a cluster up, with two cameras that all of its nodes reach.
 func up(t *testing.T, cfg cluster.Config) *rig {
@@ -86,7 +89,8 @@ func up(t *testing.T, cfg cluster.Config) *rig {
 	r.client, err = versioned.NewForConfig(config)
 	r.check(err)
 	_, err = r.client.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cameras"},
-		Spec: akriv0.ConfigurationSpec{Capacity: 8, DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: details}}}, metav1.CreateOptions{})
+		Spec: akriv0.ConfigurationSpec{Capacity: 8,
+			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: details}}}, metav1.CreateOptions{})
 	r.check(err)
 	return r
 }
@@ -143,7 +147,8 @@ func (r *rig) pod(node, kubelet string) {
 	if env, err := r.Kubectl(r.ctx, "exec", name, "--", "/app", "env"); err != nil || strings.Count(env, "DEBUG_ECHO_DESCRIPTION_") != 2 {
 		r.Errorf("the container has not both cameras: %v\n%s", err, env)
 	}
-	if read, err := r.Kubectl(r.ctx, "exec", name, "--", "/app", "read", "/dev/cam0", "4"); err != nil || strings.TrimSpace(read) != "00000000" {
+	read, err := r.Kubectl(r.ctx, "exec", name, "--", "/app", "read", "/dev/cam0", "4")
+	if err != nil || strings.TrimSpace(read) != "00000000" {
 		r.Errorf("the container does not read its device node: %v\n%s", err, read)
 	}
 	r.awaitClaims(node, 2)

@@ -49,7 +49,7 @@ func (r *Resource) Prefer(available, included []string, size int) ([]string, err
 		if r.Level == v1alpha1.InstanceLevel {
 			byIndex = -byIndex
 		}
-		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(free[b.instance], free[a.instance]),
+		return cmp.Or(cmp.Compare(rank(a.held), rank(b.held)), cmp.Compare(free[b.instance], free[a.instance]),
 			cmp.Compare(a.instance.Name, b.instance.Name), byIndex)
 	})
 	r.spread(all, included)
@@ -70,7 +70,7 @@ func (r *Resource) spread(all []candidate, included []string) {
 		turns[all[i].instance]++
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int {
-		return cmp.Or(compareBools(a.held, b.held), cmp.Compare(a.turn, b.turn))
+		return cmp.Or(cmp.Compare(rank(a.held), rank(b.held)), cmp.Compare(a.turn, b.turn))
 	})
 }
 
@@ -162,13 +162,10 @@ func without(available, included []string) []string {
 	return rest
 }
 
-// compareBools orders false before true.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// rank orders false before true.
+func rank(b bool) int {
+	if b {
+		return 1
 	}
-	return 1
+	return 0
 }
