@@ -125,9 +125,9 @@ func testReplugAndReenumeration(t *testing.T) {
 	d.plug("zigbee-again")
 	d.wants(zigbeeID + " /dev/zigbee=ttyUSB5")
 
-	// A reset: other numbers, the same device. It is not gone in between.
+	// A reset, of 400 ms: other numbers, the same device. It is not gone in between.
 	d.unplug(controller + "/usb1/1-2")
-	time.Sleep(goneDelay / 2)
+	time.Sleep(400 * time.Millisecond)
 	d.plug("zigbee")
 	d.wants(zigbeeID + " /dev/zigbee=ttyUSB2")
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -47,9 +48,12 @@ func TestGarbageKeepsNoKubeletOut(t *testing.T) {
 		if i%1000 != 999 {
 			continue
 		}
-		if now := descriptors(t); now > before+held+MaxConnections+50 {
-			t.Errorf("%d descriptors after %d connections, %d before", now, i+1, before)
-		}
+		most := before + held + MaxConnections + 50
+		what := fmt.Sprintf("the proxy to close what is too much of %d connections: to have %d open", i+1, most)
+		await.That(t, what, func() (bool, string) {
+			now := descriptors(t)
+			return now <= most, fmt.Sprint(now)
+		})
 		restarted, err := Dial(socket)
 		if err != nil {
 			t.Fatal(err)

@@ -13,9 +13,28 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/utils/clock"
 )
+
+// pipes is a listener in memory, for a bubble: a network would be waited for outside of it.
+type pipes chan net.Conn
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p <- there
+	return here, nil
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error { close(p); return nil }
+
+func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // A stream of updates lives longer than the server's timeouts.
 func TestStreamsOutliveTimeouts(t *testing.T) {
@@ -39,12 +58,11 @@ func streamOutlivesTimeouts(t *testing.T, name string, http2 bool) {
 	server.Protocols = &http.Protocols{}
 	server.Protocols.SetHTTP1(!http2)
 	server.Protocols.SetUnencryptedHTTP2(http2)
-	listener := bufconn.Listen(1 << 20)
+	listener := make(pipes)
 	go server.Serve(listener)
 	defer server.Close()
 	defer cancel() // before it: it waits for the streams
-	transport := &http.Transport{Protocols: server.Protocols,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.DialContext(ctx) }}
+	transport := &http.Transport{Protocols: server.Protocols, DialContext: listener.dial}
 
 	began := time.Now()
 	response, lines := streamOf(t, &http.Client{Transport: transport}, "http://page")
