@@ -49,7 +49,7 @@ func (q *queue) scan() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.all = true
-	q.signal()
+	signal(q.wake)
 }
 
 // put adds an event. Devices that a renamed one takes along are in below: their paths
@@ -85,14 +85,7 @@ func (q *queue) put(event *Event, below []string, now time.Time, udevdRuns func(
 	for _, path := range below {
 		q.sooner(path, first)
 	}
-	q.signal()
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	signal(q.wake)
 }
 
 // sooner sets the first time of a path, unless it has an earlier one.

@@ -44,7 +44,7 @@ func (w *watcher) put(changes ...Change) {
 			w.devices[device.Path()] = device
 		}
 	}
-	w.signal()
+	signal(w.wake)
 }
 
 // fail makes the watcher end.
@@ -52,12 +52,13 @@ func (w *watcher) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = err
-	w.signal()
+	signal(w.wake)
 }
 
-func (w *watcher) signal() {
+// signal has the channel, which has room for one element, have one.
+func signal(c chan<- struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
