@@ -1,6 +1,10 @@
 package discovery
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Device is one device as a discovery handler reports it: Akri's discovery
 // proto v0 (Device, Mount, DeviceSpec) as Go values. What it carries besides
@@ -30,6 +34,14 @@ type Device struct {
 
 	// DeviceSpecs are device nodes made available to the containers.
 	DeviceSpecs []DeviceSpec `json:"deviceSpecs,omitzero"`
+}
+
+// ByID returns devices in the order of the IDs by which a map has them.
+func ByID(devices map[string]Device) (all []Device) {
+	for _, id := range slices.Sorted(maps.Keys(devices)) {
+		all = append(all, devices[id])
+	}
+	return all
 }
 
 // Mount is a path of the node to mount into a container.

@@ -62,19 +62,14 @@ func (s *Source) Renew() {
 // Registry holds the sources of each handler name. Its methods are safe for
 // concurrent use.
 type Registry struct {
-	mu    sync.Mutex
-	names map[string]*named
-}
-
-// named is what a Registry knows of one handler name.
-type named struct {
+	mu      sync.Mutex
 	sources []*Source     // sorted; replaced, never changed
-	changed chan struct{} // closed and replaced when sources is; nil until somebody asks
+	changed chan struct{} // closed and replaced with sources
 }
 
 // NewRegistry returns a registry without sources.
 func NewRegistry() *Registry {
-	return &Registry{names: map[string]*named{}}
+	return &Registry{changed: make(chan struct{})}
 }
 
 // Add adds a source and reports whether it is new. One with the ID of a source
@@ -82,14 +77,13 @@ func NewRegistry() *Registry {
 func (r *Registry) Add(source *Source) (added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.named(source.Handler.Name())
-	if i := slices.IndexFunc(n.sources, func(s *Source) bool { return s.ID == source.ID }); i >= 0 {
-		n.sources[i].Renew()
+	if i := r.index(source.ID); i >= 0 {
+		r.sources[i].Renew()
 		return false
 	}
-	sources := append(slices.Clone(n.sources), source)
+	sources := append(slices.Clone(r.sources), source)
 	slices.SortFunc(sources, bySource)
-	n.set(sources)
+	r.set(sources)
 	return true
 }
 
@@ -97,28 +91,22 @@ func (r *Registry) Add(source *Source) (added bool) {
 func (r *Registry) Remove(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, n := range r.names {
-		if i := slices.IndexFunc(n.sources, func(s *Source) bool { return s.ID == id }); i >= 0 {
-			n.set(slices.Delete(slices.Clone(n.sources), i, i+1))
-			if len(n.sources) == 0 {
-				delete(r.names, name) // who waits has been told, and asks again
-			}
-			return
-		}
+	if i := r.index(id); i >= 0 {
+		r.set(slices.Delete(slices.Clone(r.sources), i, i+1))
 	}
 }
 
 // Sources returns the sources of a handler name, the built-in one first, the
-// others by ID, and what is closed when there are others. The slice is the
-// caller's to read, not to change.
+// others by ID, and what is closed when there may be others.
 func (r *Registry) Sources(name string) (sources []*Source, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.named(name)
-	if n.changed == nil {
-		n.changed = make(chan struct{})
+	for _, s := range r.sources {
+		if s.Handler.Name() == name {
+			sources = append(sources, s)
+		}
 	}
-	return n.sources, n.changed
+	return sources, r.changed
 }
 
 // Names are those under which there is a source, sorted.
@@ -126,34 +114,24 @@ func (r *Registry) Names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var names []string
-	for name, n := range r.names {
-		if len(n.sources) > 0 {
-			names = append(names, name)
-		}
+	for _, s := range r.sources {
+		names = append(names, s.Handler.Name())
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
-// named returns what is known of the name. r.mu must be held.
-func (r *Registry) named(name string) *named {
-	n := r.names[name]
-	if n == nil {
-		n = &named{}
-		r.names[name] = n
-	}
-	return n
+func (r *Registry) index(id string) int {
+	return slices.IndexFunc(r.sources, func(s *Source) bool { return s.ID == id })
 }
 
-func (n *named) set(sources []*Source) {
-	n.sources = sources
-	if n.changed != nil {
-		close(n.changed)
-		n.changed = nil
-	}
+func (r *Registry) set(sources []*Source) {
+	r.sources = sources
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
-// bySource orders sources: the built-in one, then by ID.
+// bySource orders sources: built-in ones, then by ID.
 func bySource(a, b *Source) int {
 	if a.BuiltIn != b.BuiltIn {
 		if a.BuiltIn {

@@ -145,7 +145,7 @@ func (c *cache) addLink(now time.Time, index int, device string, prefixes []neti
 		return
 	}
 	if !l.up { // what was heard before it went down may have gone meanwhile
-		ask := later(now.Add(c.startDelay()), l.gone.Add(-answerTime))
+		ask := now.Add(max(c.startDelay(), l.gone.Sub(now)-answerTime))
 		l.each(func(e *entry) {
 			e.doubted = false
 			c.doubt(e, ask)
@@ -319,7 +319,7 @@ func (c *cache) renew(now time.Time, e *entry, r record) *entry {
 // is asked for: not within a second of the last answer, after which nobody answers again (RFC 6762 6).
 func (c *cache) goodbye(now time.Time, e *entry) {
 	if e != nil {
-		c.doubt(e, later(now.Add(c.startDelay()), e.received.Add(time.Second)))
+		c.doubt(e, now.Add(max(c.startDelay(), time.Second-now.Sub(e.received))))
 	}
 }
 
@@ -329,13 +329,6 @@ func (c *cache) doubt(e *entry, ask time.Time) {
 		e.doubted, e.refreshAt, e.expires = true, ask, ask.Add(answerTime)
 		c.wake(ask)
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // remove removes an instance.

@@ -8,9 +8,7 @@ package mdns
 
 import (
 	"context"
-	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,7 +83,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		}
 		if now := d.devices(state.found, devices); devices == nil || !reflect.DeepEqual(now, devices) {
 			devices = now
-			report(result(devices))
+			report(discovery.Result{Devices: discovery.ByID(devices), Shared: true})
 		}
 		select {
 		case <-ctx.Done():
@@ -94,14 +92,6 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			timer.Reset(settleDelay)
 		}
 	}
-}
-
-func result(devices map[string]discovery.Device) discovery.Result {
-	r := discovery.Result{Shared: true}
-	for _, id := range slices.Sorted(maps.Keys(devices)) {
-		r.Devices = append(r.Devices, devices[id])
-	}
-	return r
 }
 
 // acquire returns the handler's browser, which it starts for the first user.

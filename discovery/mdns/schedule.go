@@ -189,7 +189,7 @@ func (t *turn) instance(key name, i *instance) {
 // or was never gone, as when packets were lost. Instances that never were whole may be made up.
 func (t *turn) lost(i *instance, query name) {
 	if b := t.link.browses[query]; i.whole {
-		b.next, b.interval = later(t.now.Add(t.startDelay()), b.asked.Add(minBrowseInterval)), minBrowseInterval
+		b.next, b.interval = t.now.Add(max(t.startDelay(), minBrowseInterval-t.now.Sub(b.asked))), minBrowseInterval
 		t.wakeNext(b.next)
 	}
 }

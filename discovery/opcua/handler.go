@@ -22,7 +22,6 @@ import (
 	"net"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -92,8 +91,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	r := &run{
 		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout),
 		lookup: h.lookup, answers: h.answers,
-		asking: make(chan struct{}, asksAtOnce), askingLearned: make(chan struct{}, asksAtOnce),
-		views: make(chan view), sources: map[string]*running{},
+		asking: map[bool]chan struct{}{false: make(chan struct{}, asksAtOnce), true: make(chan struct{}, asksAtOnce)},
+		views:  make(chan view), sources: map[string]*running{},
 	}
 	if r.lookup == nil {
 		r.lookup = net.DefaultResolver.LookupHost
@@ -138,14 +137,12 @@ type run struct {
 	timeout  time.Duration // of a round's requests
 	lookup   func(ctx context.Context, host string) ([]string, error)
 	answers  probe
-	asking   chan struct{} // has one for each listed URL that is being asked
-	// askingLearned is the same of servers that others named.
-	askingLearned chan struct{}
-	views         chan view
-	sources       map[string]*running // by URL
-	late          bool                // firstReport is over
-	tooLate       bool                // learnedFactor times as long, too
-	ended         sync.WaitGroup
+	asking   map[bool]chan struct{} // by whether others named them: has one for each URL that is asked
+	views    chan view
+	sources  map[string]*running // by URL
+	late     bool                // firstReport is over
+	tooLate  bool                // learnedFactor times as long, too
+	ended    sync.WaitGroup
 }
 
 // running is a source and the last of its views.
@@ -158,13 +155,9 @@ type running struct {
 // start asks a URL: of the details, or learned from one of those.
 func (r *run) start(ctx context.Context, at target, learned bool) {
 	ctx, stop := context.WithCancel(ctx)
-	asking := r.asking
-	if learned {
-		asking = r.askingLearned
-	}
 	s := &running{stop: stop, source: &source{
 		at: at, learned: learned, onNetwork: r.onNetwork && !learned, names: r.names, interval: r.interval,
-		timeout: r.timeout, resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: asking, views: r.views,
+		timeout: r.timeout, resolver: resolver{lookup: r.lookup}, answers: r.answers, asking: r.asking[learned], views: r.views,
 	}}
 	r.sources[at.url] = s
 	r.ended.Go(func() { s.run(ctx) })
@@ -243,5 +236,5 @@ func (r *run) devices() []discovery.Device {
 			add(r.sources[url])
 		}
 	}
-	return slices.SortedFunc(maps.Values(byID), func(a, b discovery.Device) int { return strings.Compare(a.ID, b.ID) })
+	return discovery.ByID(byID)
 }

@@ -6,9 +6,7 @@ package usb
 
 import (
 	"context"
-	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -72,17 +70,10 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		devices, next := state.advance(time.Now())
 		if reported == nil || !reflect.DeepEqual(devices, reported) {
 			reported = devices
-			report(result(devices))
+			report(discovery.Result{Devices: discovery.ByID(devices)})
 		}
 		if !next.IsZero() {
 			timer.Reset(time.Until(next))
 		}
 	}
-}
-
-func result(devices map[string]discovery.Device) (r discovery.Result) {
-	for _, id := range slices.Sorted(maps.Keys(devices)) {
-		r.Devices = append(r.Devices, devices[id])
-	}
-	return r
 }
