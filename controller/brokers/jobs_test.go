@@ -111,13 +111,14 @@ func TestDecideJobs(t *testing.T) {
 		"capacity changed":               {spec: jobSpec, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash, desired: 1, expected: true},
 		"another spec":                   {spec: other, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash, create: "cam-8120fe-2-job", record: "other", start: true, desired: 1, expected: true},
 		"another spec, the old finished": {spec: other, generation: 2, jobs: jobs{job(1, hash, batchv1.JobFailed)}, done: hash, create: "cam-8120fe-2-job", record: "other", start: true, remove: 1, desired: 1, expected: true},
-		"somebody changed its hash":      {spec: jobSpec, generation: 1, jobs: jobs{job(1, "x", batchv1.JobComplete)}, record: hash, desired: 1, ready: 1},
 		"Akri's of this spec":            {spec: jobSpec, generation: 3, jobs: jobs{job(3, "", batchv1.JobComplete)}, record: hash, desired: 1, ready: 1},
 		"Akri's of an earlier spec":      {spec: jobSpec, generation: 3, jobs: jobs{job(2, "", batchv1.JobComplete)}, create: "cam-8120fe-3-job", record: hash, start: true, remove: 1, desired: 1, expected: true},
 		"spec taken away":                {generation: 2, jobs: jobs{job(1, hash, ""), goingJob}, done: hash, record: "-", remove: 1},
 		"device gone":                    {spec: jobSpec, generation: 1, gone: true},
 		"device gone, runs":              {spec: jobSpec, generation: 1, gone: true, jobs: jobs{job(1, hash, "")}, done: hash, desired: 1, expected: true},
-		"invalid":                        {spec: `{"template":{"specs":{}}}`, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash},
+		"somebody changed its hash": {spec: jobSpec, generation: 1,
+			jobs: jobs{job(1, "x", batchv1.JobComplete)}, record: hash, desired: 1, ready: 1},
+		"invalid": {spec: `{"template":{"specs":{}}}`, generation: 2, jobs: jobs{job(1, hash, "")}, done: hash},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := jobConfiguration(tc.generation, tc.spec)

@@ -202,7 +202,8 @@ func TestWithout(t *testing.T) {
 		found.Spec.BrokerProperties[more] = ""
 		return c.Check(found)
 	}
-	if beyond := many(60, "z=").Without(many(60, "ok")); len(beyond.Errors) != 1 || !strings.Contains(beyond.Message(), "z=") {
+	if beyond := many(60, "z=").Without(many(60, "ok")); len(beyond.Errors) != 1 ||
+		!strings.Contains(beyond.Message(), "z=") {
 		t.Errorf("a new error, after more than are shown: %+v", beyond.Errors)
 	}
 	if fewer := many(55, "ok").Without(many(60, "ok")); len(fewer.Errors) > 0 {

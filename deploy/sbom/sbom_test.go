@@ -73,7 +73,8 @@ func TestIDs(t *testing.T) {
 	d := New("program", time.Time{})
 	ids := map[string]bool{}
 	for range 2 {
-		for _, p := range []Package{{Name: "x/y_z", Version: "v1"}, {Name: "x/y-z", Version: "v1"}, {Name: "x/y", Version: "z-v1"},
+		for _, p := range []Package{{Name: "x/y_z", Version: "v1"}, {Name: "x/y-z", Version: "v1"},
+			{Name: "x/y", Version: "z-v1"},
 			{Name: "x/y-z-v1-2"}} {
 			ids[d.Add(d.ID, "CONTAINS", p)] = true
 		}

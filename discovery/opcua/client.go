@@ -172,7 +172,8 @@ func (c *client) request(kind string, security []byte, sent request) (message []
 			case large <- struct{}{}:
 				c.large = true
 			case <-c.ctx.Done():
-				return nil, fmt.Errorf("an answer of more than %d bytes, of which %d are read at a time", largeBytes, maxLarge)
+				return nil, fmt.Errorf("an answer of more than %d bytes, of which %d are read at a time", largeBytes,
+					maxLarge)
 			}
 		}
 		switch got[3] {

@@ -104,7 +104,8 @@ func TestDevices(t *testing.T) {
 		"Exclude nothing": {&discovery.FilterList{Action: discovery.Exclude, Items: []string{}}, []discovery.Device{oven, other, mixer}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := devicesOf(serversOf(list, tc.names, maxServers), mustTarget(t, "opc.tcp://10.0.0.7:4840/"), map[string]bool{"10.0.0.1": true})
+			got, _ := devicesOf(serversOf(list, tc.names, maxServers), mustTarget(t, "opc.tcp://10.0.0.7:4840/"),
+				map[string]bool{"10.0.0.1": true})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}

@@ -45,9 +45,13 @@ func discover(t *testing.T, h *Handler, details string) *discovering {
 		defer d.mu.Unlock()
 		add()
 	}
-	request := discovery.Request{Details: details, Warn: func(text string) { note(func() { d.warned = append(d.warned, text) }) }}
+	request := discovery.Request{Details: details, Warn: func(text string) {
+		note(func() { d.warned = append(d.warned, text) })
+	}}
 	go func() {
-		d.done <- h.Discover(ctx, request, func(r discovery.Result) { note(func() { d.reports = append(d.reports, r) }) })
+		d.done <- h.Discover(ctx, request, func(r discovery.Result) {
+			note(func() { d.reports = append(d.reports, r) })
+		})
 	}()
 	t.Cleanup(d.end)
 	return d

@@ -19,14 +19,16 @@ func TestServersOnNetwork(t *testing.T) {
 	lds.set(func() {
 		lds.applications = []*ua.ApplicationDescription{description("LDS", ua.ApplicationTypeDiscoveryServer, lds.url)}
 		for i := range uint32(recordsAtOnce + 10) { // two pages
-			lds.network = append(lds.network, &ua.ServerOnNetwork{RecordID: 2*i + 1, ServerName: "itself", DiscoveryURL: lds.url, ServerCapabilities: []string{"LDS"}})
+			lds.network = append(lds.network, &ua.ServerOnNetwork{RecordID: 2*i + 1, ServerName: "itself",
+				DiscoveryURL: lds.url, ServerCapabilities: []string{"LDS"}})
 		}
 		lds.network = append(lds.network,
 			&ua.ServerOnNetwork{RecordID: 1000, DiscoveryURL: oven.url, ServerCapabilities: []string{"DA"}},
 			&ua.ServerOnNetwork{RecordID: 1001, DiscoveryURL: other.url},
 			&ua.ServerOnNetwork{RecordID: 1002, DiscoveryURL: "https://192.0.2.1/"})
 	})
-	d := discover(t, &Handler{}, "opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+", "+other.url+"]}}")
+	d := discover(t, &Handler{},
+		"opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+lds.url+", "+other.url+"]}}")
 	d.wants("the server on the network", oven.url)
 	if len(d.reports) != 1 {
 		t.Errorf("%d reports, want one with all: %v", len(d.reports), d.reports)

@@ -87,8 +87,8 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 		r.preempts(vip)
 		r.wantActivatedWithin(0, "at once")
 		r.wantKept("the eviction failed", "")
-		const want = "Warning PreemptionFailed The pods whose slots it is to have could not all be evicted, and it is " +
-			"tried again: evict pod default/holder: a webhook denied the request"
+		const want = "Warning PreemptionFailed The pods whose slots it is to have could not all be evicted, and it " +
+			"is tried again: evict pod default/holder: a webhook denied the request"
 		if got := <-recorder.Events; got != want {
 			t.Errorf("event %q, want %q", got, want)
 		}

@@ -44,7 +44,8 @@ func (e *Evaluator) Evict(ctx context.Context, preemptor *v1.Pod, chosen *ledger
 		}
 	}, e.PluginName)
 	if err := context.Cause(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node", chosen.Node)
+		klog.FromContext(ctx).Error(err, "Preemption for slots failed", "pod", klog.KObj(preemptor), "node",
+			chosen.Node)
 		e.Handle.EventRecorder().Eventf(preemptor, nil, v1.EventTypeWarning, "PreemptionFailed", "Preempting",
 			"The pods whose slots it is to have could not all be evicted, and it is tried again: %.200s", err)
 		e.Cache.InVain(preemptor, nomination)

@@ -58,7 +58,8 @@ func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
 		for _, c := range resourceclaim.ConfigForResult(claim.Status.Allocation.Devices.Config, r) {
 			if c.Opaque.Driver == v1alpha1.DRADriver { // somebody believes that it does something
 				return nil, fmt.Errorf("request %s has parameters for driver %s (%s: devices.config of the claim, or "+
-					"config of its DeviceClass), which takes none: remove them", r.Request, v1alpha1.DRADriver, c.Source)
+					"config of its DeviceClass), which takes none: remove them",
+					r.Request, v1alpha1.DRADriver, c.Source)
 			}
 		}
 		slots, err := consumed(r.ConsumedCapacity)
@@ -79,8 +80,8 @@ func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, er
 	}
 	n, whole := quantity.AsInt64()
 	if !whole || n < 1 || n > maxSlots {
-		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d, as many as a container "+
-			"can have", quantity.String(), v1alpha1.DRASlots, maxSlots)
+		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d, as many as a "+
+			"container can have", quantity.String(), v1alpha1.DRASlots, maxSlots)
 	}
 	return int(n), nil
 }

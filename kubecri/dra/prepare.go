@@ -73,7 +73,8 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 		defer cancel()
 		return nil, errors.Join(err, d.releaseBeyond(ctx, before, d.of(now.UID)))
 	}
-	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots", len(d.of(now.UID)))
+	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots",
+		len(d.of(now.UID)))
 	return now.devices(), nil
 }
 
@@ -157,8 +158,8 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 			taken[index] = "another node, which cannot reach the device"
 			continue
 		case err != nil:
-			return fmt.Errorf("device %s: %d of the %d slots that request %s was allocated are claimed, and the next try "+
-				"goes on from there: %w", r.Instance, len(r.Held), r.Slots, r.Request, err)
+			return fmt.Errorf("device %s: %d of the %d slots that request %s was allocated are claimed, and the next "+
+				"try goes on from there: %w", r.Instance, len(r.Held), r.Slots, r.Request, err)
 		case other == nil:
 			r.Held, taken[index] = append(r.Held, index), ""
 			continue

@@ -332,7 +332,8 @@ func TestPrepareGoesOn(t *testing.T) {
 		results, _ := r.PrepareResourceClaims(ctx, []*resourceapi.ResourceClaim{c})
 		err := results["u1"].Err
 		want := fmt.Sprintf("device %s: %d of the 8 slots that request one was allocated are claimed", camera, has)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ResourceClaim ns/claim-u1") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "ResourceClaim ns/claim-u1") {
 			t.Errorf("the error %v does not say %q", err, want)
 		}
 		if n := len(a.claimed(t)); n != has {
@@ -370,7 +371,8 @@ func TestRefused(t *testing.T) {
 			spoil: func(r *rig) { r.devices.set(nil) },
 			want:  []string{camera, "does not see it"}},
 		"parameters for us": {
-			claim: parameters(v1alpha1.DRADriver), want: []string{"request one", v1alpha1.DRADriver, "takes none", "FromClaim"}},
+			claim: parameters(v1alpha1.DRADriver), want: []string{"request one", v1alpha1.DRADriver, "takes none",
+				"FromClaim"}},
 		"no CDI": {spoil: func(r *rig) { r.CDI = nil }, want: []string{"--cdi-dir"}},
 		"CDI is off": {
 			spoil: func(r *rig) { r.runtime.dir = "/other" },

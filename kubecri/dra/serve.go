@@ -86,7 +86,8 @@ func (d *Driver) Run(ctx context.Context) {
 		helper.Stop() // of nil does nothing
 		var err error
 		if helper, err = d.start(ctx); err == nil {
-			logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory", d.KubeletDirectory)
+			logger.Info("Serving the kubelet as DRA driver", "driver", v1alpha1.DRADriver, "directory",
+				d.KubeletDirectory)
 		} else if !failing && ctx.Err() == nil { // once an outage
 			logger.Error(err, "Cannot serve the kubelet as DRA driver: ResourceClaims are not prepared; trying again",
 				"every", startRetry)

@@ -184,8 +184,8 @@ func (m *merger) annotations(e *Edits) error {
 func (m *merger) names(e *Edits) error {
 	for _, name := range e.CDI {
 		if m.container.NoCDI {
-			return fmt.Errorf("%s gives CDI device %q, which the runtime would leave out without a word: containerd 2.2, "+
-				"CRI-O 1.34 and newer take CDI devices by NRI", e.Owner, name)
+			return fmt.Errorf("%s gives CDI device %q, which the runtime would leave out without a word: containerd "+
+				"2.2, CRI-O 1.34 and newer take CDI devices by NRI", e.Owner, name)
 		}
 		if _, named := m.add.Owners.CDI[name]; !named {
 			m.add.Owners.CDI[name] = e.Owner

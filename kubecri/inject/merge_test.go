@@ -139,7 +139,8 @@ func TestNoCDI(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `device plugin "gpu" gives CDI device "v.com/gpu=1"`) {
 		t.Error(err)
 	}
-	if _, err := Merge(Container{NoCDI: true}, Edits{Owner: "a", Annotations: map[string]string{"k": "v"}}); err != nil {
+	if _, err := Merge(Container{NoCDI: true}, Edits{Owner: "a",
+		Annotations: map[string]string{"k": "v"}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,11 +19,13 @@ import (
 
 const cleanupDescription = `cleanup removes what kubecri leaves on a node that it is taken away from. On the host:
 CDI specs, sockets and what else kubecri wrote, and the directories if they are empty
-then. Files of others in --state-dir stay, and are named. In the API, of this node: akri.sh resources and those of device plugins in
-node.status, kubecri's annotations, DeviceSlices and SlotClaims.
+then. Files of others in --state-dir stay, and are named. In the API, of this node:
+akri.sh resources and those of device plugins in node.status, kubecri's annotations,
+DeviceSlices and SlotClaims.
 
 kubecri must not run here any more. Containers that run are not touched, and cleanup does
-not look for them: the slots that it names are free for others then. It may be run again, and exits with 0 when nothing is left, and with 1 otherwise.`
+not look for them: the slots that it names are free for others then. It may be run again,
+and exits with 0 when nothing is left, and with 1 otherwise.`
 
 // newCleanupCommand makes `kubecri cleanup`.
 func newCleanupCommand(code *int) *cobra.Command {
@@ -59,7 +61,8 @@ func newCleanupCommand(code *int) *cobra.Command {
 					}
 				}
 				fmt.Fprintf(out, "Removing what kubecri left on node %s: its files in %s\n", node,
-					strings.Join([]string{filepath.Join("/", paths.Root, paths.StateDir), paths.CDIDir, paths.HandlersDir,
+					strings.Join([]string{filepath.Join("/", paths.Root, paths.StateDir), paths.CDIDir,
+						paths.HandlersDir,
 						paths.KubeletDir, filepath.Dir(paths.Listen)}, ", "))
 				if api != nil {
 					if claimed := cleanup.Claimed(ctx, api.Client, node); claimed != "" {

@@ -20,9 +20,12 @@ func TestWhatMattersOfAnNRIContainer(t *testing.T) {
 	got := requested(&api.Container{
 		Env:    []string{"A=a=b", "B="},
 		Mounts: []*api.Mount{{Destination: "/v", Type: "bind"}, {Destination: "/proc", Type: "proc"}},
-		Linux:  &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user"}}}, CDIDevices: []*api.CDIDevice{{Name: "v.com/a=b"}},
+		Linux:  &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "user"}}},
+
+		CDIDevices: []*api.CDIDevice{{Name: "v.com/a=b"}},
 	})
-	if diff := cmp.Diff(inject.Container{Env: []string{"A", "B"}, ImageEnv: true, Mounts: []string{"/v"}, CDI: []string{"v.com/a=b"}, Users: inject.UserNamespace{Unknown: true}}, got); diff != "" {
+	if diff := cmp.Diff(inject.Container{Env: []string{"A", "B"}, ImageEnv: true, Mounts: []string{"/v"},
+		CDI: []string{"v.com/a=b"}, Users: inject.UserNamespace{Unknown: true}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

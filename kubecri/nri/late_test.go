@@ -63,7 +63,8 @@ func TestWhatLacksItsDevicesIsNotValid(t *testing.T) {
 }
 
 func TestRecent(t *testing.T) {
-	for version, is := range map[string]bool{"v0.12.0": true, "v0.10.0": true, "v0.9.1-0.20250219030224-e597e7849f24": false, "0.0.0-unknown": false, "": false, "(devel)": false} {
+	for version, is := range map[string]bool{"v0.12.0": true, "v0.10.0": true,
+		"v0.9.1-0.20250219030224-e597e7849f24": false, "0.0.0-unknown": false, "": false, "(devel)": false} {
 		if recent(version) != is {
 			t.Errorf("%s: %t", version, !is)
 		}

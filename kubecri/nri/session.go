@@ -118,7 +118,8 @@ func (s *session) Configure(ctx context.Context, _, runtime, release string) (ap
 		close(s.configured)
 	})
 	var mask api.EventMask // all that there are methods for
-	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_POST_CREATE_CONTAINER,
+	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_CREATE_CONTAINER,
+		api.Event_POST_CREATE_CONTAINER,
 		api.Event_START_CONTAINER, api.Event_REMOVE_CONTAINER)
 	if s.recent = recent(s.stub.RuntimeNRIVersion()); s.recent {
 		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)

@@ -179,7 +179,8 @@ func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
 	columns := slices.DeleteFunc(slotColumns(func() time.Time { return now }, false), func(c column[view.Slot]) bool { return c.name == "LEVEL" })
 	newTable(&indented{w, true}, columns, false, true, 0).print(shown)
 	if left := len(wait.Holders) - len(shown); left > 0 {
-		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots -n %s %s\n", left, plain(shown[0].InstanceNamespace), plain(wait.Resource))
+		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots -n %s %s\n", left, plain(shown[0].InstanceNamespace),
+			plain(wait.Resource))
 	}
 }
 

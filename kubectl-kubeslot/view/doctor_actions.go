@@ -88,7 +88,8 @@ func instanceProblem(namespace, name, problem string) Finding {
 	action := fmt.Sprintf("See kubectl describe instance -n %s %s", namespace, name)
 	switch {
 	case deviceAway(problem):
-		action = fmt.Sprintf("Bring the device back, or end the pods that have its slots: kubectl kubeslot slots -n %s %s", namespace, name)
+		action = fmt.Sprintf("Bring the device back, or end the pods that have its slots: "+
+			"kubectl kubeslot slots -n %s %s", namespace, name)
 	case strings.HasPrefix(problem, "the claim of slot "):
 		action = "The controller deletes such claims unless a pod has the slot: delete that pod, else look whether the controller runs"
 	case !strings.HasPrefix(problem, "there are more problems"):

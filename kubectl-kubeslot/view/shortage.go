@@ -201,7 +201,8 @@ func (v *View) noSuch(resource string) (why, needs string) {
 			instances = append(instances, text)
 		}
 		return fmt.Sprintf("Configuration %s has no Instance of this name; it has %s%s", configuration, some(instances, 4), taken),
-			fmt.Sprintf("ask for one of the Instances that there are (kubectl kubeslot instances -n %s %s), or for %s%s, which is any of them", c.Namespace, configuration, assignment.ResourcePrefix, configuration)
+			fmt.Sprintf("ask for one of the Instances that there are (kubectl kubeslot instances -n %s %s), or for "+
+				"%s%s, which is any of them", c.Namespace, configuration, assignment.ResourcePrefix, configuration)
 	}
 	why = "there is no Configuration or Instance of this name that you can see"
 	if near := spelling.Nearest(resource, slices.Sorted(maps.Keys(v.configurations))); near != "" {

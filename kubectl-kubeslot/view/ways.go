@@ -110,7 +110,8 @@ func (v *View) noWay(waits []Wait) {
 			}
 		}
 		if len(users) > 0 {
-			w.Needs = fmt.Sprintf("pods that hold them have to end: %s (on %s the kubelet gives out slots: device-plugin mode)",
+			w.Needs = fmt.Sprintf("pods that hold them have to end: %s (on %s the kubelet gives out slots: "+
+				"device-plugin mode)",
 				some(sets.List(users), 4), some(sets.List(chosen), 3))
 		}
 	}

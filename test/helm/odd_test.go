@@ -13,7 +13,8 @@ import (
 // Names that are numbers for YAML, and texts with its characters, stay as they are.
 func TestOddValues(t *testing.T) {
 	out, err := newHelm(t, 4).try(t, "template", "123", chart, "--namespace", "456", "--kube-version", "1.37.2",
-		"--set", "image.registry=reg.example/k,ui.enabled=true,monitoring.enabled=true,debugEcho.configuration.enabled=true",
+		"--set", "image.registry=reg.example/k,ui.enabled=true,monitoring.enabled=true",
+		"--set", "debugEcho.configuration.enabled=true",
 		"--set-json", `handlers={"udev":{}}`, "--set-json", `ui.clusterName="prod: \"eu\" #1"`,
 		"--set-json", `imagePullSecrets=["1",{"name":"2"}]`, "--set-json", `kubecri.allowedPaths=["/dev","/a: b"]`,
 		"--set-json", `kubecri.discoveryPropertyNamespaces=["null"]`, "--set-json", `kubecri.stateDirectory="/s: t, u #1"`,

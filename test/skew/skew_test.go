@@ -90,7 +90,8 @@ func up(t *testing.T, cfg cluster.Config) *rig {
 	r.check(err)
 	_, err = r.client.AkriV0().Configurations("default").Create(ctx, &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "cameras"},
 		Spec: akriv0.ConfigurationSpec{Capacity: 8,
-			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho", DiscoveryDetails: details}}}, metav1.CreateOptions{})
+			DiscoveryHandler: akriv0.DiscoveryHandlerInfo{Name: "debugEcho",
+				DiscoveryDetails: details}}}, metav1.CreateOptions{})
 	r.check(err)
 	return r
 }

@@ -130,7 +130,8 @@ func TestNode(t *testing.T) {
 			}
 		}, true, []string{"reaches 2 devices", "note  devices    1 of them are for no new pods"}},
 		{"a handler that writes to a terminal", func(c *Config, _ *kubefake.Clientset) {
-			lost := slice("node-a", "foo2", true, v1alpha1.Problem{Reason: "DiscoveryFailed", Message: "a\x1b[2Jb\nok    RBAC"})
+			lost := slice("node-a", "foo2", true, v1alpha1.Problem{Reason: "DiscoveryFailed",
+				Message: "a\x1b[2Jb\nok    RBAC"})
 			lost.Name = "node-a-1"
 			if err := c.Client.(*fake.Clientset).Tracker().Add(lost); err != nil {
 				panic(err)
