@@ -15,6 +15,9 @@ import (
 
 // Each line says what to do, and none is there twice.
 func TestExamineSaysWhatToDo(t *testing.T) {
+	const away = "no node sees the device; the Instance stays while its slots are claimed"
+	back := away + ". Bring the device back, or end the pods that have its slots: kubectl kubeslot slots " +
+		"-n default " + yard
 	onNode := func(reason, message string) func(*Objects) {
 		return func(o *Objects) {
 			ref := &v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}
@@ -46,14 +49,11 @@ func TestExamineSaysWhatToDo(t *testing.T) {
 		"a handler that fails": {onNode("DiscoveryFailed", "no route"), "node a: DiscoveryFailed: no route. It is tried again; if it stays, look at the handler's pod or log on the node"},
 		"properties that no container gets": {inStatus("PropertiesWithheld", "no container gets these"),
 			"PropertiesWithheld: no container gets these. Add the beginnings of the names to spec.propertyPrefixes, or read them by the names that containers have"},
-		"a reason that says it":    {inStatus("BrokerNameTaken", "rename or delete it"), "BrokerNameTaken: rename or delete it"},
-		"a reason of a newer part": {inStatus("Newer", "x…"), "Newer: x… See kubectl describe configuration -n default cam"},
-		"a name that is taken":     {younger(), "the Configuration of this name in namespace default is older and has the name. Rename one of them"},
-		"a name that both say":     {younger(akriv0.ConfigurationProblem{Reason: "NameTaken", Message: "Configuration default/cam is older: rename one"}), "NameTaken: Configuration default/cam is older: rename one"},
-		"a device that nobody sees": {
-			ofInstance("no node sees the device; the Instance stays while its slots are claimed"),
-			"no node sees the device; the Instance stays while its slots are claimed. Bring the device back, or end " +
-				"the pods that have its slots: kubectl kubeslot slots -n default " + yard},
+		"a reason that says it":     {inStatus("BrokerNameTaken", "rename or delete it"), "BrokerNameTaken: rename or delete it"},
+		"a reason of a newer part":  {inStatus("Newer", "x…"), "Newer: x… See kubectl describe configuration -n default cam"},
+		"a name that is taken":      {younger(), "the Configuration of this name in namespace default is older and has the name. Rename one of them"},
+		"a name that both say":      {younger(akriv0.ConfigurationProblem{Reason: "NameTaken", Message: "Configuration default/cam is older: rename one"}), "NameTaken: Configuration default/cam is older: rename one"},
+		"a device that nobody sees": {ofInstance(away), back},
 		"a claim that does not count": {ofInstance("the claim of slot x by node y does not count: z"),
 			"the claim of slot x by node y does not count: z. The controller deletes such claims unless a pod has the slot: delete that pod, else look whether the controller runs"},
 		"a report that does not count": {ofInstance("two devices"), "two devices. See kubectl describe instance -n default " + yard + ", and look at the discovery handler of the node that reports it"},
