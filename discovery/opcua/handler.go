@@ -157,8 +157,8 @@ func (r *run) start(ctx context.Context, at target, learned bool) {
 	ctx, stop := context.WithCancel(ctx)
 	s := &running{stop: stop, source: &source{
 		at: at, learned: learned, onNetwork: r.onNetwork && !learned, names: r.names, interval: r.interval,
-		timeout: r.timeout, resolver: resolver{lookup: r.lookup}, answers: r.answers,
-		asking: r.asking[learned], views: r.views,
+		timeout: r.timeout, resolver: resolver{lookup: r.lookup},
+		answers: r.answers, asking: r.asking[learned], views: r.views,
 	}}
 	r.sources[at.url] = s
 	r.ended.Go(func() { s.run(ctx) })
