@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -185,14 +186,15 @@ func (c *Claims) checkpointSoon() { c.changed.Send() }
 // before.
 func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkpoint {
 	now := checkpoint.Checkpoint{MarkedSince: c.saved.since, Devices: map[string]checkpoint.Device{}}
+	// Before the claims are listed: a claim in that list may be deleted meanwhile, and not be going any more.
+	going := maps.Collect(c.store.going.Range)
 	for _, claim := range c.store.all() {
 		name, err := claim.Slot()
-		_, going := c.store.going.Load(claim.UID)
+		_, goes := going[claim.UID]
 		use := c.containers.use(name)
-		if c.config.Kubelet == nil { // all that a pod had goes in one write; the kubelet may keep some
-			going = going || slices.Contains(use.freed, claim.Spec.Holder)
-		}
-		if err != nil || going && !use.busy && len(use.held) == 0 {
+		// All that a pod had goes in one write. The kubelet may keep some.
+		goes = goes || c.config.Kubelet == nil && slices.Contains(use.freed, claim.Spec.Holder)
+		if err != nil || goes && !use.busy && len(use.held) == 0 {
 			continue
 		}
 		now.Claims = append(now.Claims, checkpoint.Claim{Slot: claim.Name, Spec: claim.Spec})

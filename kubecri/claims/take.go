@@ -31,9 +31,9 @@ type Taken struct {
 // Take claims the slots of a container, all or none, before it is created. It
 // returns a *Refusal for what the container may not have, and another error for
 // what could not be found out or written; either is worth the kubelet's retry.
-// It needs no API call when the pod has the claims already. A claim whose creation
-// was not answered, if there is one, stays for the pod's next try as long as the pod
-// is entitled to use the slot.
+// It needs no API call when the pod has the claims already. After an error that is no refusal
+// those that were made, answered or not, stay for the pod's next try as long as the pod is
+// entitled to use the slots.
 func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 	uses, err := r.verify()
 	if err != nil {
@@ -58,11 +58,14 @@ func (c *Claims) Take(ctx context.Context, r Request) (*Taken, error) {
 			t.wrote = append(t.wrote, g.Slot)
 		}
 	}
+	c.config.Metrics.ClaimsTaken(len(t.wrote))
 	if err := cmp.Or(errs...); err != nil {
+		if refusal := (*Refusal)(nil); !errors.As(err, &refusal) {
+			t.wrote = nil // the next try goes on from there: hundreds of slots take longer than a runtime waits
+		}
 		t.release()
 		return nil, err
 	}
-	c.config.Metrics.ClaimsTaken(len(t.wrote))
 	if len(t.wrote) > 0 {
 		names := make([]string, 0, len(t.wrote))
 		for _, name := range t.wrote {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	kubefake "k8s.io/client-go/kubernetes/fake"
 )
 
 // A container's slots are claimed in parallel: none of the creates is answered before
@@ -35,6 +37,40 @@ func TestTakeInParallel(t *testing.T) {
 	f.mustCreate(t, "c1", "u1", want...)
 	for i := 1; i < len(want); i += 2 {
 		f.want(t, want[i], "CL u1 "+here)
+	}
+}
+
+// Slots of which a part is claimed when the time is over, or the API server does not answer, are claimed further when
+// the kubelet tries again; none is given back meanwhile.
+func TestTakeGoesOn(t *testing.T) {
+	const slots, first = 20, 8
+	a := newAPI(t, slots, nil)
+	var all []string
+	for i := range slots {
+		all = append(all, "cam", fmt.Sprint("cam-8120fe-", i))
+	}
+	f := start(t, a, &fakeRuntime{}, setup{pods: kubefake.NewClientset(boundPod(t, "u1", all...))})
+	created := 0
+	for try := range 3 {
+		a.set(func(verb string, do func() error) error {
+			switch {
+			case verb == "delete":
+				t.Error("a claim is given back")
+			case verb == "create" && created == min(first*(try+1), slots):
+				return errNoWord // and it is not done
+			case verb == "create":
+				created++
+			}
+			return do()
+		})
+		err := f.create(t, "c1", "u1", all...)
+		if try == 2 && err != nil || try < 2 && !errors.Is(err, errNoWord) {
+			t.Errorf("try %d: %v", try, err)
+		}
+		await(t, "what is to be released", func() bool { return f.containers.pending() == 0 })
+	}
+	if created != slots {
+		t.Errorf("%d claims were created for %d slots", created, slots)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,11 +193,7 @@ func (s *server) register(ctx context.Context, client pluginapi.RegistrationClie
 func (p *Plugins) allServers() []*server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*server, 0, len(p.servers))
-	for _, s := range p.servers {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Values(p.servers))
 }
 
 // stop ends all plugins; their sockets stay.
