@@ -51,10 +51,7 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 	}
 	if s.cache.ChoosesSlots(s.node) != s.bare { // since Reserve
 		s.cache.Queue.RetryLater(s.pod.UID)
-		out := ""
-		if s.bare {
-			out = "out"
-		}
+		out := map[bool]string{true: "out"}[s.bare]
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with%s an assignment: the node "+
 			"has begun, or ceased, to choose slots itself (label %s=%s); the pod is tried again",
 			s.node, out, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
