@@ -119,6 +119,9 @@ func slots(capacity int) map[resourceapi.QualifiedName]resourceapi.DeviceCapacit
 	if capacity > 1 { // the API refuses a step that leads beyond the capacity
 		valid.Step = one
 	}
+	if capacity > v1alpha1.DRAMaxSlots {
+		valid.Max = resource.NewQuantity(v1alpha1.DRAMaxSlots, resource.DecimalSI)
+	}
 	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{v1alpha1.DRASlots: {
 		Value:         *resource.NewQuantity(int64(capacity), resource.DecimalSI),
 		RequestPolicy: &resourceapi.CapacityRequestPolicy{Default: one, ValidRange: valid},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -104,7 +105,7 @@ func (h *Host) AddNode(name string, info *types.NodeInfo) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
 	old := h.node(name)
-	if old.given != nil && len(old.failed) == 0 && equal(old.given, info) {
+	if old.given != nil && len(old.failed) == 0 && reflect.DeepEqual(old.given, info) {
 		return nil
 	}
 	return h.add(old, info)
@@ -243,9 +244,4 @@ func (h *Host) publish(n *Node) {
 		return
 	}
 	h.nodes[n.name] = n
-}
-
-func equal(a, b *types.NodeInfo) bool {
-	return maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Allocatable, b.Allocatable) && maps.Equal(a.Scorer, b.Scorer) &&
-		maps.Equal(a.KubeCap, b.KubeCap) && maps.Equal(a.KubeAlloc, b.KubeAlloc)
 }

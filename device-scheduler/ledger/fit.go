@@ -177,8 +177,8 @@ func (f *fitting) enterFree(p *problem) {
 		return !f.usedOnNode(p, d) &&
 			!slices.ContainsFunc(p.Instances[:named], func(in *slotsearch.Instance) bool { return in.Of == d })
 	}
-	enter := func(d *device, free int) {
-		p.Instances = append(p.Instances, &slotsearch.Instance{Name: d.name, Free: free, Of: d})
+	instance := func(d *device, free int) *slotsearch.Instance {
+		return &slotsearch.Instance{Name: d.name, Free: free, Of: d}
 	}
 	for _, g := range p.config.classOf(f.node).groups {
 		for _, d := range g.nominated {
@@ -189,33 +189,28 @@ func (f *fitting) enterFree(p *problem) {
 		n := 0
 		g.each(f.strategy, func(d *device) bool {
 			if f.seen(d) == nil && serves(d) {
-				enter(d, f.nfree(d))
+				p.Instances = append(p.Instances, instance(d, f.nfree(d)))
 				n++
 			}
 			return n < most
 		})
 	}
-	var first []changedDevice
+	var first []*slotsearch.Instance // of those that the draft has changed
 	for dr := f.Draft; dr != nil; dr = dr.base {
 		for d, ch := range dr.changed {
 			if ch.nfree <= 0 || d.config != p.config || ch != f.seen(d) || !d.reachedBy(f.node) || !serves(d) {
 				continue
 			}
-			at, _ := slices.BinarySearchFunc(first, changedDevice{d, ch.nfree}, func(a, b changedDevice) int {
-				return f.strategy.compare(a.free, a.name, b.free, b.name)
-			})
-			if at < most {
-				first = slices.Insert(first, at, changedDevice{d, ch.nfree})
-				first = first[:min(len(first), most)]
+			if len(first) == most {
+				if last := first[most-1]; f.strategy.compare(last.Free, last.Name, ch.nfree, d.name) < 0 {
+					continue
+				}
+				first = first[:most-1]
 			}
+			in := instance(d, ch.nfree)
+			at, _ := slices.BinarySearchFunc(first, in, p.Order)
+			first = slices.Insert(first, at, in)
 		}
 	}
-	for _, d := range first {
-		enter(d.device, d.free)
-	}
-}
-
-type changedDevice struct {
-	*device
-	free int
+	p.Instances = append(p.Instances, first...)
 }

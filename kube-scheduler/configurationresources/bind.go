@@ -51,13 +51,13 @@ func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 	}
 	if s.cache.ChoosesSlots(s.node) != s.bare { // since Reserve
 		s.cache.Queue.RetryLater(s.pod.UID)
-		out := ""
+		how := "with"
 		if s.bare {
-			out = "out"
+			how = "without"
 		}
-		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s with%s an assignment: the "+
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("cannot be bound to node %s %s an assignment: the "+
 			"node has begun, or ceased, to choose slots itself (label %s=%s); the pod is tried again",
-			s.node, out, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
+			s.node, how, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin))
 	}
 	var lost error
 	if !s.bare {

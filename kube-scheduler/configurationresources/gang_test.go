@@ -192,6 +192,19 @@ func TestCompositeGang(t *testing.T) {
 	}
 }
 
+// Slots are kept for one of a gang: it takes no others besides.
+func TestGangWithANominee(t *testing.T) {
+	r := newRig(t)
+	shared(r.cache, "cam-000002")
+	members := gang("g", "g1", "g2")
+	r.cache.SetPod(nominatedTo(members[0], "node-a"))
+	shared(r.cache, "cam-000001")
+	group := framework.NewCycleState()
+	for _, p := range members {
+		wantStatus(t, p.Name, r.place(groupCycle(group), p, "node-a"), fwk.Success)
+	}
+}
+
 // Upstream asks anew where a gang fits for each pod that the gang might preempt. What one such question costs
 // depends on the gang, and not on how many those pods are.
 func TestGangThatMightPreemptMany(t *testing.T) {

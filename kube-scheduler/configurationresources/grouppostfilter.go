@@ -39,7 +39,7 @@ func (p *Plugin) PodGroupPostFilter(
 	place fwk.PodGroupSchedulingFunc,
 ) (result *fwk.PodGroupPostFilterResult, status *fwk.Status) {
 	pods := podsOf(group)
-	if p.groups == nil || !anyAsksForSlots(pods) {
+	if p.groups == nil || !slices.ContainsFunc(pods, slotrequest.Any) {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if nominated := p.nominatedNodes(pods); nominated != nil {
@@ -91,15 +91,6 @@ func podsOf(group fwk.PodGroupInfo) []*v1.Pod {
 		pods = append(pods, podsOf(child)...)
 	}
 	return pods
-}
-
-func anyAsksForSlots(pods []*v1.Pod) bool {
-	for _, pod := range pods {
-		if req, err := slotrequest.Of(pod); req != nil || err != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // nominatedNodes returns the nodes that the pods are nominated to since others were preempted for

@@ -24,37 +24,14 @@ import (
 // ours, or got it. All others the slot cache answers by activating the pods that they help.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	awaitsKubecri := func(pod *v1.Pod) bool { return p.met(pod, waitreason.KubecriAway) }
-	return []fwk.ClusterEventWithHint{
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
-			QueueingHintFn: binding.AfterInputChange,
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
-			QueueingHintFn: kubecripods.Came(awaitsKubecri),
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
-			QueueingHintFn: kubecripods.Moved(awaitsKubecri),
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
-			QueueingHintFn: informer.Hint(p.afterAdvertisement),
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel},
-			QueueingHintFn: informer.Hint(p.afterModeChange),
-		},
-		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-			QueueingHintFn: informer.Hint(p.afterDeletion),
-		},
-		{
-			// With the DRA feature off, the framework watches none.
-			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update | fwk.Delete},
-			QueueingHintFn: informer.Hint(afterDeviceClassChange),
-		},
-	}, nil
+	return append([]fwk.ClusterEventWithHint{
+		informer.On(fwk.Pod, fwk.Update, binding.AfterInputChange),
+		informer.On(fwk.Node, fwk.Add|fwk.UpdateNodeAllocatable, informer.Hint(p.afterAdvertisement)),
+		informer.On(fwk.Node, fwk.UpdateNodeLabel, informer.Hint(p.afterModeChange)),
+		informer.On(fwk.Pod, fwk.Delete, informer.Hint(p.afterDeletion)),
+		// With the DRA feature off, the framework watches none.
+		informer.On(fwk.DeviceClass, fwk.Add|fwk.Update|fwk.Delete, informer.Hint(afterDeviceClassChange)),
+	}, kubecripods.Events(awaitsKubecri)...), nil
 }
 
 // The hints run under the lock of the framework's queue, and must not take the slot cache's.

@@ -80,10 +80,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, unresolvable(shortfall.String())
 	}
 	inCache := p.cache.NewCycle(pod, req, nodes, groupOf(state))
-	if away, ok := ctx.Value(imaginedAway{}).([]*v1.Pod); ok {
-		for _, other := range away {
-			inCache.ImagineAway(other)
-		}
+	away, _ := ctx.Value(imaginedAway{}).([]*v1.Pod)
+	for _, other := range away {
+		inCache.ImagineAway(other)
 	}
 	state.Write(stateKey, &cycle{Cycle: inCache, wait: wait, texts: &sync.Map{}})
 	if reach == nil {

@@ -20,7 +20,8 @@ type verdict struct {
 	reasons []string // why not; none if it fits
 	// hopeless is whether no other pod's end would help.
 	hopeless bool
-	// faulted is whether a plugin could not answer.
+	// faulted is whether a plugin could not answer, or was not there: the pod is tried again when one is asked
+	// again, or comes.
 	faulted bool
 }
 
@@ -72,7 +73,8 @@ func (a *deviceCache) judge(name string, n *host.Node, r *request, ask *host.Ask
 	for _, asked := range r.asked {
 		if asked.author && !a.recognizes(n, r, asked) {
 			v.refuse(fmt.Sprintf("no device scheduler plugin answers for %s", asked), true)
-			break // to find that out takes several calls of each plugin
+			v.faulted = true // a plugin that comes may
+			break            // to find that out takes several calls of each plugin
 		}
 	}
 	v.score = fit.Score

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -89,9 +90,5 @@ func shorten(text string, n int) string {
 		return text
 	}
 	const more = "…"
-	cut := n - len(more)
-	for cut > 0 && text[cut]&0xC0 == 0x80 { // within a character
-		cut--
-	}
-	return text[:cut] + more
+	return strings.ToValidUTF8(text[:n-len(more)], "") + more // it may end within a character
 }

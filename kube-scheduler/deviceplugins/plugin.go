@@ -135,23 +135,11 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		w, waits := p.cache.queue.Get(pod.UID)
 		return waits && w.kubecriAway.Load()
 	}
-	return []fwk.ClusterEventWithHint{{
-		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update},
-		QueueingHintFn: binding.AfterInputChange,
-	}, {
-		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Update},
-		QueueingHintFn: kubecripods.Came(awaitsKubecri),
-	}, {
-		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
-		QueueingHintFn: kubecripods.Moved(awaitsKubecri),
-	}, {
-		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation},
-		QueueingHintFn: informer.Hint(p.afterPluginResources),
-	}, {
-		// That a nomination ends is a deletion to the framework.
-		Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
-		QueueingHintFn: informer.Hint(afterNomination),
-	}}, nil
+	return append([]fwk.ClusterEventWithHint{
+		informer.On(fwk.Pod, fwk.Update, binding.AfterInputChange),
+		informer.On(fwk.Node, fwk.Add|fwk.UpdateNodeAnnotation, informer.Hint(p.afterPluginResources)),
+		informer.On(fwk.Pod, fwk.Delete, informer.Hint(afterNomination)), // which a nomination's end is to the framework
+	}, kubecripods.Events(awaitsKubecri)...), nil
 }
 
 func afterNomination(_, gone, _ *v1.Pod) bool {

@@ -187,7 +187,7 @@ func TestHints(t *testing.T) {
 	ended := nominated.DeepCopy()
 	ended.Spec.NodeName = "a"
 	for gone, want := range map[*v1.Pod]fwk.QueueingHint{nominated: fwk.Queue, plain: fwk.QueueSkip, ended: fwk.QueueSkip, widgets(t, "n", 1): fwk.QueueSkip} {
-		got, err := registered[4].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil)
+		got, err := registered[2].QueueingHintFn(r.cache.logger, widgets(t, "p", 1), gone, nil)
 		if got != want || err != nil {
 			t.Errorf("%s on %q for %q is gone: hint %v, %v; want %v", gone.Name, gone.Spec.NodeName, gone.Status.NominatedNodeName, got, err, want)
 		}

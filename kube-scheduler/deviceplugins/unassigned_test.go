@@ -78,6 +78,24 @@ func TestUnassigned(t *testing.T) {
 	}
 }
 
+// A pod whose annotation requests what no plugin answers for is tried again when another plugin comes.
+func TestAwaitsItsPlugin(t *testing.T) {
+	r, state := newRig(t, newMoody()), framework.NewCycleState()
+	node := r.addNode(t, "a", "1x2")
+	p := written(t, "p", "", "example.com/gadget", 1)
+	r.create(t, p)
+	r.PreFilter(r.ctx, state, p, nil)
+	status := r.Filter(r.ctx, state, p, frameworkNode(node))
+	if !strings.HasPrefix(status.Message(), "no device scheduler plugin answers for") {
+		t.Fatal(status)
+	}
+	r.requeued()
+	r.cache.retryFaulted()
+	if tried := r.requeued(); !slices.Equal(tried, []string{"p"}) {
+		t.Errorf("tried again are %v, want p", tried)
+	}
+}
+
 // Pods wait for a plugin that has not been there since the scheduler began: also one that is ignored, or
 // that nobody has named.
 func TestNobodyAssignsYet(t *testing.T) {

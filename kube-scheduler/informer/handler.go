@@ -37,6 +37,11 @@ func Handler[T metav1.Object](set, gone func(T), same func(a, b T) bool) cache.R
 	}
 }
 
+// On has the hint asked after such changes to objects of the kind.
+func On(kind fwk.EventResource, changes fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
+	return fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: kind, ActionType: changes}, QueueingHintFn: hint}
+}
+
 // Hint is the queueing hint that has a pod tried after the changes that help it. The object before is nil
 // for one that is new, and the object now for one that is gone.
 func Hint[T any](helps func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintFn {

@@ -32,16 +32,24 @@ func Refused() *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "kubecri is not ready on the node")
 }
 
-// Came is the hint for a change to a pod that may be that kubecri has become Ready on a node. It helps pods
+// Events are those that help pods which wait for a kubecri: each plugin registers them for its own.
+func Events(waits func(*v1.Pod) bool) []fwk.ClusterEventWithHint {
+	return []fwk.ClusterEventWithHint{
+		informer.On(fwk.Pod, fwk.Add|fwk.Update, came(waits)),
+		informer.On(fwk.Node, fwk.UpdateNodeAnnotation, moved(waits)),
+	}
+}
+
+// came is the hint for a change to a pod that may be that kubecri has become Ready on a node. It helps pods
 // that wait for that: the others are not tried in vain for each node on which kubecri is updated.
-func Came(waits func(*v1.Pod) bool) fwk.QueueingHintFn {
+func came(waits func(*v1.Pod) bool) fwk.QueueingHintFn {
 	ready := func(pod *v1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" && v1alpha1.KubecriReady(pod) }
 	return informer.Hint(func(pod, before, now *v1.Pod) bool { return ready(now) && !ready(before) && waits(pod) })
 }
 
-// Moved is the hint for a change to a node that may be that its kubecri is to be no pod any more, or one
+// moved is the hint for a change to a node that may be that its kubecri is to be no pod any more, or one
 // of another namespace. It helps the same pods.
-func Moved(waits func(*v1.Pod) bool) fwk.QueueingHintFn {
+func moved(waits func(*v1.Pod) bool) fwk.QueueingHintFn {
 	return informer.Hint(func(pod *v1.Pod, before, now *v1.Node) bool {
 		if before == nil || now == nil {
 			return false

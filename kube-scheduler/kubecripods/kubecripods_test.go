@@ -74,7 +74,7 @@ func TestCame(t *testing.T) {
 		"what cannot be is": {"x", ready, fwk.Queue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Came(anybody)(klog.Background(), &v1.Pod{}, tc.before, tc.now)
+			got, err := came(anybody)(klog.Background(), &v1.Pod{}, tc.before, tc.now)
 			if got != tc.want || (err != nil) != (tc.before == "x") {
 				t.Errorf("%v, %v", got, err)
 			}
@@ -105,7 +105,7 @@ func TestMoved(t *testing.T) {
 		"what cannot be a node": {"x", in(""), fwk.Queue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Moved(anybody)(klog.Background(), &v1.Pod{}, tc.before, tc.now)
+			got, err := moved(anybody)(klog.Background(), &v1.Pod{}, tc.before, tc.now)
 			if got != tc.want || (err != nil) != (tc.before == "x") {
 				t.Errorf("%v, %v", got, err)
 			}

@@ -73,7 +73,9 @@ func (d *drafts) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
 	if d.whole == nil || d.group != c.group.changes {
 		d.whole, d.group = d.base.Fork(), c.group.changes
 		for _, m := range c.group.members {
-			d.whole.Take(m.node, m.slots)
+			if c.cache.ledger.Nominated(m.uid) == "" { // else it has those that are kept for it
+				d.whole.Take(m.node, m.slots)
+			}
 		}
 	}
 	return d.whole.Fork()

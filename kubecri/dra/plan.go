@@ -18,9 +18,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// maxSlots is how many slots a result has at most: no process could have a longer list of them in AKRI_DEVICES.
-const maxSlots = 2_000
-
 // preparedClaim is what a ResourceClaim has here, or is to have. The claim's CDI spec has it as an annotation.
 type preparedClaim struct {
 	v1alpha1.ResourceClaimReference
@@ -79,9 +76,9 @@ func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, er
 		return 1, nil
 	}
 	n, whole := quantity.AsInt64()
-	if !whole || n < 1 || n > maxSlots {
+	if !whole || n < 1 || n > v1alpha1.DRAMaxSlots {
 		return 0, fmt.Errorf("it consumes %s of the capacity %q: want a whole number from 1 to %d, as many as a "+
-			"container can have", quantity.String(), v1alpha1.DRASlots, maxSlots)
+			"container can have", quantity.String(), v1alpha1.DRASlots, v1alpha1.DRAMaxSlots)
 	}
 	return int(n), nil
 }

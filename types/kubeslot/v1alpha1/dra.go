@@ -18,6 +18,9 @@ const (
 	DRADriver = "slots.kubeslot.io"
 	// DRASlots is the capacity of a device of which each result of a claim consumes some.
 	DRASlots = "slots"
+	// DRAMaxSlots is how many slots of a device a result has at most: no process could have a longer list of
+	// them in AKRI_DEVICES.
+	DRAMaxSlots = 2_000
 	// DRAConfiguration and DRAInstance are attributes of each device, in the driver's domain.
 	DRAConfiguration = "configuration"
 	DRAInstance      = "instance"
