@@ -138,7 +138,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return append([]fwk.ClusterEventWithHint{
 		informer.On(fwk.Pod, fwk.Update, binding.AfterInputChange),
 		informer.On(fwk.Node, fwk.Add|fwk.UpdateNodeAnnotation, informer.Hint(p.afterPluginResources)),
-		informer.On(fwk.Pod, fwk.Delete, informer.Hint(afterNomination)), // which a nomination's end is to the framework
+		// Which a nomination's end is to the framework.
+		informer.On(fwk.Pod, fwk.Delete, informer.Hint(afterNomination)),
 	}, kubecripods.Events(awaitsKubecri)...), nil
 }
 
