@@ -9,7 +9,8 @@
 // in turn takes the first Instance in the order of the strategy. When that fails, although
 // another choice may serve all, it runs again with backtracking, hardest container first,
 // for at most maxSteps steps. With a Budget both count, together with other searches, up to
-// tryMaxSteps; a first choice that is as quick as most pods' does not. Within these bounds it finds an assignment whenever there is one; beyond, it says that it gave up.
+// tryMaxSteps; a first choice that is as quick as most pods' does not. Within these bounds it finds
+// an assignment whenever there is one; beyond, it says that it gave up.
 //
 //   - problem.go: what a pod asks for, and the Instances that it can have
 //   - uniqueness.go: which slots of an Instance a container may have

@@ -14,10 +14,10 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// beforeBind is the step before a pod's Binding is sent: it makes sure that the node still
-// leaves the slots to the scheduler, or still does not, that they are the pod's still, and with claimMode Scheduler claims them. kubecri finds the
-// claim made then, and does not wait: after a restore it is here that nodes get the time to
-// make their claims again.
+// beforeBind is the step before a pod's Binding is sent: it makes sure that the node still leaves
+// the slots to the scheduler, or still does not, and that they are the pod's still. With claimMode
+// Scheduler it claims them. kubecri finds the claim made then, and does not wait: after a restore it
+// is here that nodes get the time to make their claims again.
 type beforeBind struct {
 	*Plugin
 	pod   *v1.Pod
