@@ -359,10 +359,7 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 			want: "do Devices, do Slots, undo Devices", code: fwk.Unschedulable, reason: "held by another"},
 		"a step fails": {node: "a", step: fwk.AsStatus(errors.New("slot cam-1-0 is gone")),
 			want: "do Devices, do Slots, undo Devices", code: fwk.Error, reason: "not bound to node a: slot cam-1-0 is gone"},
-		"withdrawn": {node: "a", change: func(state fwk.CycleState, _ *v1.Pod) {
-			Withdraw(state)
-			Withdraw(state)
-		}, code: fwk.Skip},
+		"withdrawn": {node: "a", change: func(state fwk.CycleState, _ *v1.Pod) { Withdraw(state) }, code: fwk.Skip},
 		"withdrawn, and one contributed again": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
 			Withdraw(state)
 			_ = none.Contribute(state, pod, "a", "Slots", slots(), nil)
@@ -370,10 +367,6 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 		"one has no part any more": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
 			_ = none.Contribute(state, pod, "a", "Devices", nil, nil)
 		}, want: "do Slots, bind a cam-1-0"},
-		"none has a part": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
-			Withdraw(state)
-			_ = none.Contribute(state, pod, "a", "Slots", nil, nil)
-		}, code: fwk.Skip},
 		"one contributed again": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
 			_ = none.Contribute(state, pod, "a", "Slots", slots(), nil)
 		}, want: "do Devices, bind a cam-1-0 gpu/a gpu/b"},
