@@ -174,3 +174,34 @@ func TestWhatTheRuntimeDoesNotTell(t *testing.T) {
 		})
 	}
 }
+
+// A kubecri that ends answers what it was asked before.
+func TestStopLetsTheAnswerOut(t *testing.T) {
+	asked, reply := make(chan struct{}), make(chan struct{})
+	f := start(t, &runtime{}, func(ctx context.Context, instance string) (discovery.Device, error) {
+		close(asked)
+		<-reply
+		return camera(ctx, instance)
+	})
+	answer := make(chan *api.CreateContainerResponse)
+	go func() {
+		request := create("main", "c1", admittest.Assigned(admittest.Good))
+		response, err := f.rt.CreateContainer(t.Context(), request)
+		if err != nil {
+			t.Error(err)
+		}
+		if err := f.rt.PostCreateContainer(t.Context(), &api.PostCreateContainerRequest{Pod: request.Pod,
+			Container: request.Container}); err != nil {
+			t.Error(err)
+		}
+		answer <- response
+	}()
+	<-asked
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); f.stop() }()
+	close(reply)
+	if response := <-answer; nothing(response) {
+		t.Errorf("the container was created without its devices: %v", response)
+	}
+	<-stopped
+}
