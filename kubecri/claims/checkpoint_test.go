@@ -142,7 +142,7 @@ func TestCheckpointForgetsAllSlotsOfAContainerAtOnce(t *testing.T) {
 	})
 	f.remove("c1")
 	awaitCheckpoint(t, path)
-	await(t, "all claims to be deleted", func() bool { return len(written) == len(names) })
+	await.That(t, "all claims to be deleted", func() bool { return len(written) == len(names) })
 	for first := <-written; len(written) > 0; {
 		if again := <-written; !os.SameFile(first, again) {
 			t.Fatal("the checkpoint was written again between two deletions")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // A container's slots are claimed in parallel: none of the creates is answered before
@@ -67,7 +69,7 @@ func TestTakeGoesOn(t *testing.T) {
 		if try == 2 && err != nil || try < 2 && !errors.Is(err, errNoWord) {
 			t.Errorf("try %d: %v", try, err)
 		}
-		await(t, "what is to be released", func() bool { return f.containers.pending() == 0 })
+		await.That(t, "what is to be released", func() bool { return f.containers.pending() == 0 })
 	}
 	if created != slots {
 		t.Errorf("%d claims were created for %d slots", created, slots)
