@@ -63,6 +63,11 @@ var kubecriTexts = []known{
 	text(Slots, "BadDevice", `.* (?:has .* with path .*, which is not an absolute path|wants permissions "[^"]*" on \S+: want a subset of rwm).*`, `correct its discovery handler`),
 	text(Slots, "BadDevice", `(?:.*: )?(?:mount of|device node) "[^"]*": .*`, `correct its discovery handler`),
 	text(Slots, "BadDevice", `encode .*`, `report this`),
+	text(Plugins, "CDIUnusable", `.* gives CDI device "[^"]*", which the runtime would leave out without a word: .*`,
+		`update the container runtime, or run kubecri between it and the kubelet; the kubelet tries again`),
+	text(Slots, "CDIUnusable", `(?:the container runtime (?:is not known to have CDI on|does not say whether it has CDI on)|`+
+		`kubecri writes no CDI specs here).*`, `turn the runtime's CDI on, with kubecri's --cdi-dir among its directories; `+
+		`the kubelet tries again`),
 }
 
 // kubeletTexts are the kubelet's own words, with its message behind them.

@@ -49,7 +49,7 @@ var schedulerTexts = []known{
 	text(Slots, "SchedulerStarting", `the Configurations, DeviceSlices and SlotClaims have not been read yet: .*`,
 		`the scheduler has to read them: if it stays, install the CRDs and the scheduler's permissions`),
 	text(Slots, "SlotClaimed", `cannot be bound to node (?P<node>\S+): .*; the pod is tried again`, `nothing: it is tried again`),
-	text(Slots, "ManagedNode", `cannot be bound to node (?P<node>\S+) with\w* an assignment: .*; the pod is tried again`, `nothing: it is tried again`),
+	text(Slots, "ManagedNode", `cannot be bound to node (?P<node>\S+) \S+ an assignment: .*; the pod is tried again`, `nothing: it is tried again`),
 	text(Slots, "AssignmentTooLarge", `with its device assignment of \d+ bytes the annotations of pod \S+ would take \d+ bytes, of \d+ allowed: .*`,
 		`request fewer slots in one pod, or shorten its annotations`),
 
