@@ -144,8 +144,13 @@ func TestInstall(t *testing.T) {
 		h.sameContainer(viewer)
 		h.nothingInTheAPI()
 		// What a kubecri has left that was removed in another way.
-		h.write(fmt.Sprintf("/proc/%d/root/var/lib/kubecri/left", h.pid), "over")
-		h.wantOutput(true, []string{"removed /var/lib/kubecri", "nothing left"}, h.typed("docs/install.md", "kubecri cleanup", "--yes", own, "--node-name="+node)...)
+		state := fmt.Sprintf("/proc/%d/root/var/lib/kubecri/", h.pid)
+		h.write(state+"checkpoint.json", "over")
+		h.write(state+"ours", "which no kubecri wrote")
+		h.wantOutput(true, []string{"removed /var/lib/kubecri/checkpoint.json",
+			"kept /var/lib/kubecri/ours: kubecri did not write it", "nothing left"},
+			h.typed("docs/install.md", "kubecri cleanup", "--yes", own, "--node-name="+node)...)
+		h.check(os.RemoveAll(state))
 		unchanged()
 		h.check(h.kube.CoreV1().Pods("default").Delete(h.ctx, "viewer", metav1.DeleteOptions{}))
 	})
