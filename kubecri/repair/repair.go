@@ -131,7 +131,7 @@ func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnot
 	r.mu.Lock()
 	whole := r.whole[c.Id]
 	r.mu.Unlock()
-	if whole { // its pod's assignment, which may be long, is not read again
+	if whole || len(podAnnotations) == 0 { // an assignment may be long, and is not read again; or no sandbox is known yet
 		return Lack{}
 	}
 	lack := Of(r.config.Node, Container{claims.PodOf(c.Labels), podAnnotations,

@@ -292,3 +292,17 @@ func TestAskedOnce(t *testing.T) {
 		t.Error("it remembers containers that are gone")
 	}
 }
+
+// A container whose sandbox the runtime did not say yet, as in an event, is looked at again.
+func TestSandboxThatIsNotKnownYet(t *testing.T) {
+	f := newFixture(t)
+	c := container("c", nil)
+	f.runtime.specs["c"] = nil
+	if f.Lacks(t.Context(), c, nil) {
+		t.Error("it lacks what nobody is known to have assigned")
+	}
+	if !f.look(t, c, slots) {
+		t.Error("it lacks nothing once its sandbox is known")
+	}
+	f.wantStopped(t, "c")
+}
