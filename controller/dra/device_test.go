@@ -237,6 +237,19 @@ func drawDevice(t *rapid.T) (string, inventory.Device) {
 	return instance, d
 }
 
+// A claim that asks for more slots of a device than a node prepares is not allocated.
+func TestMostSlotsOfARequest(t *testing.T) {
+	for capacity, want := range map[int]int64{1: 0, 2000: 0, 2001: 2000, 10000: 2000} {
+		most := int64(0) // none is said
+		if limit := slots(capacity)[v1alpha1.DRASlots].RequestPolicy.ValidRange.Max; limit != nil {
+			most = limit.Value()
+		}
+		if most != want {
+			t.Errorf("of %d slots a request may have %d, want %d", capacity, most, want)
+		}
+	}
+}
+
 // A pool's devices are in slices by their names, as many in each as may have taints.
 func TestPoolOf(t *testing.T) {
 	var all []*published

@@ -360,8 +360,8 @@ func (c *sighting) silent(xaddr string) bool {
 	return true
 }
 
-// stale is whether nothing was heard on a path of late, and all that it told is told on others of its
-// version of IP: an interface that was replaced has another index, and anybody can make sources up.
+// stale is whether nothing was heard on a path of late, and other paths of its version of IP have all
+// the addresses that it had: an interface that was replaced has another index, and anybody can make sources up.
 func (c *sighting) stale(on path) bool {
 	is := c.answers[on]
 	return is.silent >= maxSilent && !slices.ContainsFunc(is.xaddrs, func(xaddr string) bool {

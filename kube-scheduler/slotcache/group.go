@@ -18,7 +18,7 @@ type Group struct {
 	changes uint64
 }
 
-// member is a pod that has found a node, and what it was told that it gets there.
+// member is a pod that has found a node, and the slots that it is to have there.
 type member struct {
 	uid, node string
 	slots     ledger.Assignment

@@ -54,9 +54,8 @@ type Config struct {
 	DeviceTimeout time.Duration
 	// CDI returns the name by which the runtime knows a device, "" for none.
 	CDI func(ctx context.Context, instance string, device discovery.Device) string
-	// CDIUsable, if set, returns an error if the runtime would not give a container CDI devices of ours that it
-	// requests.
-	// It may wait until ctx is done.
+	// CDIUsable, if set, returns an error if the runtime would not give a container the CDI devices of ours that
+	// it requests. It may wait until ctx is done.
 	CDIUsable func(ctx context.Context) error
 	// Events, if set, records for pods why their containers do not start.
 	Events record.EventRecorder

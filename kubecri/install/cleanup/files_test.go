@@ -105,8 +105,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// What kubecri did not write in its state directory stays, and is named; and what a kubecri wrote that was there
-// before.
+// What kubecri did not write in its state directory stays, and is named, and so does what was there before it.
 func TestFilesOfOthersInTheStateDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "srv/data")
 	touch(t, dir+"/theirs", dir+"/sub/restored", dir+"/notes.json", dir+"/.theirs.tmp", dir+"/checkpoint.json",
