@@ -131,7 +131,8 @@ func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnot
 	r.mu.Lock()
 	whole := r.whole[c.Id]
 	r.mu.Unlock()
-	if whole || len(podAnnotations) == 0 { // an assignment may be long, and is not read again; or no sandbox is known yet
+	// An assignment may be long, and is not read again. Without annotations the sandbox is not known yet.
+	if whole || len(podAnnotations) == 0 {
 		return Lack{}
 	}
 	lack := Of(r.config.Node, Container{claims.PodOf(c.Labels), podAnnotations,
