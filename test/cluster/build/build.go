@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -77,10 +78,15 @@ const tags = "netgo,osusergo,no_btrfs,no_devmapper,no_zfs"
 
 // Flags are the flags of go build that every program has: the Makefile's, so that tests,
 // linters and programs share what is compiled. Without DWARF, which a stripped program has
-// not, compiling takes a sixth less time and a quarter less room. GOGC=400 for the compiler
-// saves another sixth of its CPU time; it changes nothing in what is compiled.
+// not, compiling takes a sixth less time and a quarter less room. The compiler's variables
+// change nothing in what is compiled: GOGC=400 saves another sixth of its CPU time, and
+// GOMAXPROCS=1 a fifteenth where other packages keep the few cores busy.
 func Flags() []string {
-	return []string{"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-tags=" + tags, "-toolexec=env GOGC=400"}
+	with := "-toolexec=env GOGC=400"
+	if runtime.NumCPU() <= 4 {
+		with += " GOMAXPROCS=1"
+	}
+	return []string{"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-tags=" + tags, with}
 }
 
 // Programs are to be built.
