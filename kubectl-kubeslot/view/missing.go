@@ -29,6 +29,11 @@ func (v *View) without(g grant) string {
 	if v.objects.Claims == nil || !v.reporting[g.pod.Spec.NodeName] {
 		return ""
 	}
+	return g.running()
+}
+
+// running is the container that runs and has the slot; "" when none does.
+func (g *grant) running() string {
 	for _, container := range g.containers {
 		if running(g.pod, container) {
 			return container

@@ -130,6 +130,12 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 		if of := c.Spec.ResourceClaim; of != nil {
 			s.ResourceClaim, s.Users = of.Namespace+"/"+of.Name, userNames(users)
 		}
+		// An init container leaves its slots to those that follow.
+		for _, g := range v.granted[s.Name] {
+			if user := g.running(); user != "" && string(g.pod.UID) == s.PodUID {
+				s.Container = user
+			}
+		}
 		s.Unreachable = v.releaseOf(c).Waits()
 	} else if grants := v.granted[s.Name]; len(grants) > 0 {
 		g := grants[0]

@@ -102,6 +102,7 @@ func claim(name, node, pod string) v1alpha1.SlotClaim {
 func TestSlots(t *testing.T) {
 	o := cluster()
 	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "runs"), claim(yard+"-7", "b", "old")}
+	o.Claims[0].Spec.Container = "before" // an init container, which has ended, and left its slot to main
 	o.Pods = []corev1.Pod{bound(t, pod("runs", "cam", 1), "a", "cam", yard+"-0"), bound(t, pod("starts", "cam", 1), "b", "cam", gate+"-1")}
 	o.Pods[1].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 	want := map[string]Slot{
