@@ -45,7 +45,7 @@ type path struct {
 // it hears, and asks whom it is told to. Not safe for concurrent use.
 type sightings struct {
 	cameras map[string]*sighting // by UUID
-	full    bool                 // an announcement was ignored, for want of room
+	full    bool                 // an announcement was ignored in this round, for want of room
 }
 
 // sighting is one camera.
@@ -259,6 +259,7 @@ func (s *sightings) answered(uuid, xaddr string, err error, offset time.Duration
 // endRound counts who did not answer. It returns whom to ask: silent cameras, and
 // those that announce themselves but did not answer when they were asked.
 func (s *sightings) endRound() (ask []question) {
+	s.full = false
 	for _, uuid := range slices.Sorted(maps.Keys(s.cameras)) {
 		camera := s.cameras[uuid]
 		for _, a := range camera.answers {
