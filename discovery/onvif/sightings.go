@@ -84,7 +84,7 @@ type service struct {
 type question struct {
 	uuid   string
 	target target
-	again  bool // it did not answer last time
+	later  bool // after the others: it did not answer last time, or another one of the camera is asked first
 }
 
 // target is a service, and what is needed to connect to it.
@@ -315,9 +315,10 @@ func (c *sighting) ask(questions []question, xaddr string) []question {
 	if v.asking {
 		return questions
 	}
+	later := v.failures > 0 || c.asking()
 	v.asking = true
 	told, _ := c.describe(xaddr)
-	return append(questions, question{c.uuid, told.target, v.failures > 0})
+	return append(questions, question{c.uuid, told.target, later})
 }
 
 // describe returns a service as the camera tells it now, or told it last.

@@ -124,6 +124,27 @@ func TestSightingsAreBounded(t *testing.T) {
 	}
 }
 
+// A camera that comes after a flood of made-up ones waits for one request of each, not for one of each of their URLs.
+func TestACamerasFirstServiceIsAskedBeforeOthersSecond(t *testing.T) {
+	var s sightings
+	for i := range 100 {
+		uuid, first := fmt.Sprint(i), 0
+		a := announcement{uuid: uuid}
+		for n := range 4 {
+			a.xaddrs = append(a.xaddrs, fmt.Sprintf("http://10.0.0.1/%s/%d", uuid, n))
+		}
+		_, _, ask := s.heard(path{index: 1, source: netip.MustParseAddr("10.0.0.1")}, a, time.Time{})
+		for _, q := range ask {
+			if !q.later {
+				first++
+			}
+		}
+		if first != 1 || len(ask) != len(a.xaddrs) {
+			t.Fatalf("%d of %d services are asked first, want one of %d", first, len(ask), len(a.xaddrs))
+		}
+	}
+}
+
 // Paths on which a camera is not heard any more make room: of interfaces that were replaced, and of
 // sources that somebody made up. Else it would not be found at its next address.
 func TestSilentPathsMakeRoom(t *testing.T) {
