@@ -98,6 +98,35 @@ func TestTheControllerWritesOnlyWhatItsObjectsOwn(t *testing.T) {
 	}
 }
 
+// Of a Configuration the controller takes finalizers off, and changes nothing that it says.
+func TestTheControllerChangesNoConfiguration(t *testing.T) {
+	p := policies(t, "policies/controller.yaml")["kubeslot-controller-configurations"]
+	const (
+		said = "metadata: {namespace: yard, name: cam, finalizers: [node-a, mine]}\n" +
+			"spec: {capacity: 2, brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i}]}}}"
+		refused = "Configuration yard/cam: the controller may take finalizers off, and not change"
+	)
+	with := func(old, new string) string { return strings.Replace(said, old, new, 1) }
+	for name, tc := range map[string]struct{ object, want string }{
+		"a finalizer off":      {with("node-a, ", ""), ""},
+		"all of them":          {with(", finalizers: [node-a, mine]", ""), ""},
+		"another finalizer":    {with("mine", "theirs"), refused},
+		"an owner":             {with("name: cam,", "name: cam, ownerReferences: [{kind: Node, name: a}],"), refused},
+		"the capacity":         {with("capacity: 2", "capacity: 3"), refused},
+		"the broker's image":   {with("image: i", "image: evil"), refused},
+		"no broker any longer": {with(", brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i}]}}", ""), refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request{kind: "Configuration", object: tc.object, old: said,
+				resource: schema.GroupVersionResource{Group: "akri.sh", Version: "v0", Resource: "configurations"}}
+			r.by = &user.DefaultInfo{Name: "system:kubeslot-controller"}
+			expect(t, p, r, tc.want)
+			r.by = &user.DefaultInfo{Name: "anna"}
+			expect(t, p, r, "")
+		})
+	}
+}
+
 // Of DRA's objects the controller writes those of Kubeslot's driver, and takes none over.
 func TestTheControllerWritesOnlyItsDriversObjects(t *testing.T) {
 	p := policies(t, "policies/controller.yaml")["kubeslot-controller-dra"]

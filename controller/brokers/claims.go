@@ -20,9 +20,6 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// podClaim is what a broker pod calls its ResourceClaim.
-const podClaim = "kubeslot"
-
 // request is one of a broker's ResourceClaim: for the slots of a container, whose name it has.
 type request struct {
 	name    string
@@ -63,16 +60,16 @@ func (s *spec) claimInstance(p *corev1.PodSpec, template string) {
 		delete(c.Resources.Limits, brokerspec.Placeholder)
 		delete(c.Resources.Requests, brokerspec.Placeholder)
 		if name, ok := s.requestOf[c.Name]; ok {
-			c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: podClaim, Request: name})
+			c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: brokerspec.PodClaim, Request: name})
 		}
 	}
-	claim := corev1.PodResourceClaim{Name: podClaim, ResourceClaimTemplateName: &template}
+	claim := corev1.PodResourceClaim{Name: brokerspec.PodClaim, ResourceClaimTemplateName: &template}
 	p.ResourceClaims = append(p.ResourceClaims, claim)
 }
 
 // usesClaim reports whether a broker pod has its slots by a ResourceClaim.
 func usesClaim(p *corev1.Pod) bool {
-	ours := func(c corev1.PodResourceClaim) bool { return c.Name == podClaim }
+	ours := func(c corev1.PodResourceClaim) bool { return c.Name == brokerspec.PodClaim }
 	return slices.ContainsFunc(p.Spec.ResourceClaims, ours)
 }
 

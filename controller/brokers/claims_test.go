@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
@@ -90,7 +91,7 @@ containers:
 				var names []string
 				for _, claim := range c.Resources.Claims {
 					name := claim.Request
-					if claim.Name != podClaim {
+					if claim.Name != brokerspec.PodClaim {
 						name = claim.Name
 					}
 					names = append(names, name)
@@ -161,7 +162,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := []corev1.PodResourceClaim{{Name: podClaim, ResourceClaimTemplateName: &template.Name}}
+	claims := []corev1.PodResourceClaim{{Name: brokerspec.PodClaim, ResourceClaimTemplateName: &template.Name}}
 	if d := cmp.Diff(claims, pod.Spec.ResourceClaims); d != "" {
 		t.Errorf("claims of the pod (-want +got):\n%s", d)
 	}
@@ -194,7 +195,7 @@ func TestTheAllocatorIsInTheHash(t *testing.T) {
 
 // A broker's successor gets no slot of an Instance while any pod has one by the other allocator.
 func TestAChangeOfTheAllocatorReplacesAllBrokersAtOnce(t *testing.T) {
-	claims := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: podClaim}} }
+	claims := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: brokerspec.PodClaim}} }
 	slots, dra := configuration(2, onePod), byDRA(configuration(2, onePod))
 	paused := byDRA(configuration(2, onePod))
 	paused.Spec.BrokerUpdate = &akriv0.BrokerUpdate{Paused: true}
@@ -214,6 +215,23 @@ func TestAChangeOfTheAllocatorReplacesAllBrokersAtOnce(t *testing.T) {
 		f := newFacts(t, tc.c, "a b", brokerPod("a", "Ready", with...), brokerPod("b", "Ready", with...))
 		if got := decide(f).show(); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// A claim of the name that the controller's own has is said to be wrong before the API server refuses all pods, and
+// before a roll-out takes it for the controller's.
+func TestAClaimOfTheControllersName(t *testing.T) {
+	const pod = `{"resourceClaims":[{"name":"kubeslot","resourceClaimName":"gpu"}],"containers":[{"name":"b","image":"i"}]}`
+	job := configuration(2, "")
+	job.Spec.BrokerSpec = &akriv0.BrokerSpec{
+		BrokerJobSpec: &runtime.RawExtension{Raw: []byte(`{"template":{"spec":` + pod + `}}`)}}
+	for want, c := range map[string]*akriv0.Configuration{
+		"spec.brokerSpec.brokerPodSpec.resourceClaims[0].name":               configuration(2, pod),
+		"spec.brokerSpec.brokerJobSpec.template.spec.resourceClaims[0].name": job,
+	} {
+		if s := parse(c); s.err == nil || !strings.HasPrefix(s.err.Error(), want) {
+			t.Errorf("error %v, want one of %s", s.err, want)
 		}
 	}
 }

@@ -187,15 +187,17 @@ func TestPropertiesAreNotExpanded(t *testing.T) {
 
 func TestTemplatesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{UNKNOWN}}":         "unknown template {{UNKNOWN}}",
-		"{{PLACEHOLDER}}":     "unknown template",
-		"{{property:}}":       `no property ""`,
-		"{{property:k}}":      `no property "k"; there are "K", "WIN"`,
-		"{{INSTANC}}":         "{{property:NAME}}; did you mean {{INSTANCE}}?",
-		"{{NODES}}":           "{{property:NAME}}; did you mean {{NODE}}?",
-		"a{{NODE}}{{NOPE_2}}": "{{NOPE_2}}",
-		"a${{property:K}}":    "names a variable",
-		"$$$({{property:K}})": "names a variable",
+		"{{UNKNOWN}}":             "unknown template {{UNKNOWN}}",
+		"{{PLACEHOLDER}}":         "unknown template",
+		"{{property:}}":           `no property ""`,
+		"{{property:k}}":          `no property "k"; there are "K", "WIN"`,
+		"{{INSTANC}}":             "{{property:NAME}}; did you mean {{INSTANCE}}?",
+		"{{NODES}}":               "{{property:NAME}}; did you mean {{NODE}}?",
+		"a{{NODE}}{{NOPE_2}}":     "{{NOPE_2}}",
+		"a${{property:K}}":        "names a variable",
+		"$$$({{property:K}})":     "names a variable",
+		"$(KEY_{{property:K}})":   "names a variable", // which of several Secrets, a device would say
+		"$(A) $(B {{property:K}}": "names a variable",
 	} {
 		f := newFacts(t, configuration(1, `{"containers":[{"name":"a"},{"name":"b","env":[{"name":"E","value":"`+text+`"}]}]}`), "a")
 		_, err := renderPod(f, "a", 0)

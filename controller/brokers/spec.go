@@ -48,6 +48,7 @@ func parse(c *akriv0.Configuration) *spec {
 	s := &spec{}
 	var raw []byte
 	var template *corev1.PodSpec
+	path := podSpecPath
 	switch {
 	case akriv0.IsSet(b.BrokerPodSpec):
 		raw, s.pod = b.BrokerPodSpec.Raw, &corev1.PodSpec{}
@@ -58,9 +59,12 @@ func parse(c *akriv0.Configuration) *spec {
 	case akriv0.IsSet(b.BrokerJobSpec):
 		raw, s.job = b.BrokerJobSpec.Raw, &batchv1.JobSpec{}
 		s.err = brokerspec.Decode("spec.brokerSpec.brokerJobSpec", raw, s.job)
-		template = &s.job.Template.Spec
+		template, path = &s.job.Template.Spec, "spec.brokerSpec.brokerJobSpec.template.spec"
 	default:
 		return nil
+	}
+	if s.err == nil {
+		s.err = brokerspec.CheckClaims(field.NewPath(path), template)
 	}
 	if s.err != nil {
 		s.pod, s.job = nil, nil

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/controller/watch"
 )
@@ -58,7 +59,7 @@ func TestTrimmedBrokersSayTheSame(t *testing.T) {
 	} {
 		for _, node := range []string{"", "a"} {
 			spec := corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}},
-				ResourceClaims: []corev1.PodResourceClaim{{Name: podClaim}}}
+				ResourceClaims: []corev1.PodResourceClaim{{Name: brokerspec.PodClaim}}}
 			whole := &corev1.Pod{Spec: spec, Status: status}
 			whole.ObjectMeta = metav1.ObjectMeta{Name: "p", UID: "u", CreationTimestamp: at(0),
 				DeletionTimestamp: &start,

@@ -59,6 +59,21 @@ func CheckNode(path *field.Path, p *corev1.PodSpec) error {
 	return err
 }
 
+// PodClaim is what a broker pod calls its ResourceClaim for slots, with allocator DRA.
+const PodClaim = "kubeslot"
+
+// CheckClaims says whether a pod's spec, which is at the path, has a ResourceClaim of that name, whatever gives slots
+// now: the pod would have two of the name with allocator DRA. The error is a *field.Error.
+func CheckClaims(path *field.Path, p *corev1.PodSpec) error {
+	for i := range p.ResourceClaims {
+		if p.ResourceClaims[i].Name == PodClaim {
+			return field.Invalid(path.Child("resourceClaims").Index(i).Child("name"), PodClaim,
+				"the controller calls the claim for slots so, with allocator DRA: give this one another name")
+		}
+	}
+	return nil
+}
+
 // Containers are those of a pod, the init containers first.
 func Containers(p *corev1.PodSpec) []*corev1.Container {
 	var all []*corev1.Container

@@ -27,8 +27,8 @@ const (
 // the broker's own.
 var templatePattern = regexp.MustCompile(`\{\{([A-Z][A-Z0-9_]*|property:[^{}]*)\}\}`)
 
-// variablePattern matches a property that would be, or begin, the name of a variable.
-var variablePattern = regexp.MustCompile(`(^|[^$])(\$\$)*\$\(?\{\{property:`)
+// variablePattern matches a property that would be in the name of a variable, wherever in it.
+var variablePattern = regexp.MustCompile(`(^|[^$])(\$\$)*\$(\([^)]*)?\{\{property:`)
 
 // maxShown is how much of an unknown template a message shows, in characters.
 const maxShown = 65
@@ -53,7 +53,7 @@ func (v Values) Expand(text string, slots int64, kubelet bool) (string, error) {
 	}
 	var errs []error
 	if kubelet && variablePattern.MatchString(text) {
-		errs = append(errs, errors.New("a property after $ or $( names a variable: write $$ for a $, "+
+		errs = append(errs, errors.New("a property after $, or in $(…), names a variable: write $$ for a $, "+
 			"and the variable's name in full"))
 	}
 	expanded := templatePattern.ReplaceAllStringFunc(text, func(match string) string {

@@ -454,3 +454,28 @@ func TestAkrisFinalizers(t *testing.T) {
 	r.reconcile()
 	want("node-b is gone", "example.com/keep", "mine", metav1.FinalizerOrphanDependents)
 }
+
+// A node that never gets kubecri, and has no agent of Akri's any more, does not keep a Configuration for ever.
+func TestAkrisFinalizerOfADeletedConfiguration(t *testing.T) {
+	c := configuration(false)
+	c.Finalizers = []string{"node-b", "example.com/keep"}
+	c.DeletionTimestamp = &metav1.Time{Time: start}
+	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "node-b-fin", Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: "akri.sh/v0", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"node-b\"":{}}}}`)}}
+	r := newRig(t, c)
+	r.inv.SetConfiguration(c)
+	r.inv.SetNode("node-b", inventory.Node{UID: "b"})
+	for _, step := range []struct {
+		after time.Duration
+		want  []string
+	}{{0, c.Finalizers}, {agentsTake - time.Second, c.Finalizers}, {agentsTake, []string{"example.com/keep"}}} {
+		r.clock.SetTime(start.Add(step.after))
+		if result := r.reconcile(); len(step.want) == 2 && result.RequeueAfter != akriAgain {
+			t.Errorf("after %v: looked at again after %v", step.after, result.RequeueAfter)
+		}
+		if got := r.configuration().Finalizers; !slices.Equal(got, step.want) {
+			t.Errorf("after %v: %q, want %q", step.after, got, step.want)
+		}
+	}
+}

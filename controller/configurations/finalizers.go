@@ -29,8 +29,8 @@ func akris(c *akriv0.Configuration) []string {
 	})
 }
 
-// takeOff removes finalizers of Akri's agents whose nodes run kubecri now, or are
-// gone. It reports whether others remain, to be looked at again.
+// takeOff removes finalizers of Akri's agents whose nodes run kubecri now, or are gone; of a Configuration that is
+// being deleted all, once an agent would have had the time. It reports whether others remain, to be looked at again.
 func (r *Reconciler) takeOff(ctx context.Context, c *akriv0.Configuration) (remain bool, _ error) {
 	if len(maybeAkris(c.Finalizers)) == 0 {
 		return false, nil
@@ -40,8 +40,9 @@ func (r *Reconciler) takeOff(ctx context.Context, c *akriv0.Configuration) (rema
 		return false, client.IgnoreNotFound(err)
 	}
 	want := live.DeepCopy()
+	agentsGone := live.DeletionTimestamp != nil && r.Clock.Since(live.DeletionTimestamp.Time) >= agentsTake
 	for _, f := range akris(live) {
-		if r.Inventory.LacksSlices(f) {
+		if r.Inventory.LacksSlices(f) && !agentsGone {
 			remain = true
 			continue
 		}

@@ -37,6 +37,8 @@ const (
 	brokersWithin = 10 * time.Second
 	// akriAgain is when finalizers of Akri's are looked at again that must stay for now.
 	akriAgain = 10 * time.Second
+	// agentsTake is how long Akri's agents may take until they have let a Configuration go that is being deleted.
+	agentsTake = time.Minute
 )
 
 // Config is what a Reconciler needs; all of it is required but Disabled, DRA and Allocator.

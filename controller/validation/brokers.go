@@ -82,6 +82,9 @@ func pod(f *Findings, path *field.Path, p *corev1.PodSpec, job bool, capacity in
 			f.Errors = append(f.Errors, resources(path.Child("resources"), &c.Resources)...)
 		}
 	}
+	if err := brokerspec.CheckClaims(path, p); err != nil {
+		f.Errors = append(f.Errors, fieldErrors(path, err)...)
+	}
 	if !brokerspec.AsksForDevice(p) {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: no container requests %s: brokers run without the device",
 			path, brokerspec.Placeholder))

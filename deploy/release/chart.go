@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,20 +48,18 @@ func (r *release) chartRef() string {
 	return r.registry() + "/charts/" + chartName + ":" + r.chartVersion()
 }
 
-// packChart adds kubeslot-<version>.tgz, whose values name the images by digest, and the
-// registry where they are pushed.
-func (r *release) packChart(context.Context) error {
+// packChart adds kubeslot-<version>.tgz, of the commit's files, whose values name the images by digest,
+// and the registry where they are pushed.
+func (r *release) packChart(ctx context.Context) error {
 	root := filepath.Join(r.Root, "deploy/helm", chartName)
+	names, err := git(ctx, root, "ls-files", "-z")
+	if err != nil {
+		return err
+	}
 	var files []archive.File
 	var metadata []byte
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
+	for name := range strings.SplitSeq(strings.TrimSuffix(names, "\x00"), "\x00") {
+		path := filepath.Join(root, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -75,11 +72,7 @@ func (r *release) packChart(context.Context) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 		}
-		files = append(files, archive.File{Name: chartName + "/" + filepath.ToSlash(name), Mode: 0o644, Data: data})
-		return nil
-	})
-	if err != nil {
-		return err
+		files = append(files, archive.File{Name: chartName + "/" + name, Mode: 0o644, Data: data})
 	}
 	var packed bytes.Buffer
 	if err := archive.TarGz(&packed, files); err != nil {

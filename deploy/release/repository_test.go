@@ -44,7 +44,7 @@ func main() { os.Stdout.WriteString(version.String() + "\n") }
 var version, commit string
 func String() string { return "Kubeslot " + version + " (commit " + commit + ")" }
 `,
-		".gitignore": "/_output/\n",
+		".gitignore": "/_output/\n*.orig\n",
 	} {
 		writeFile(t, filepath.Join(dir, name), text)
 	}

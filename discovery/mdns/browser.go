@@ -44,7 +44,7 @@ type browser struct {
 	told        uint64   // cache.changes when subscribers were told
 	news        bool     // err or warnings have changed since
 	err         error    // no interface can be used
-	warnings    []string // for every subscriber; no two are equal
+	warnings    []string // for every subscriber, since the last scan; no two are equal
 
 	sockets map[socketKey]*socket // run's own
 }
@@ -134,7 +134,6 @@ func (b *browser) warn(message string) {
 		return
 	}
 	b.warnings = append(slices.Clip(b.warnings), message) // a new slice: look has handed out the old one
-	b.news = true
 }
 
 func (b *browser) run(ctx context.Context) {
@@ -187,8 +186,9 @@ func (b *browser) advance() ([]ask, time.Time) {
 // tell tells the subscribers of changes in the cache; b.mu is held.
 func (b *browser) tell() {
 	if b.cache.full {
-		b.cache.full = false
-		b.warn(fmt.Sprintf("there are more than %d instances on an interface: others are ignored", maxInstances))
+		b.cache.full, b.news = false, true
+		b.warn(fmt.Sprintf("there are more than %d instances on an interface, or %d on all: others are ignored",
+			maxInstances, maxAllInstances))
 	}
 	if b.told == b.cache.changes && !b.news {
 		return
@@ -280,13 +280,15 @@ func (b *browser) update(all []netif.Interface, links, fresh map[int]bool, failu
 			b.cache.loseLink(now, index)
 		}
 	}
-	b.err = nil
+	before := b.warnings
+	b.err, b.warnings = nil, nil // those of a fault that is over are no concern of who subscribes later
 	if len(all) == 0 {
 		b.warn(netif.None)
 	}
 	for _, failure := range failures {
 		b.warn(failure.Error())
 	}
+	b.news = b.news || !slices.Equal(before, b.warnings)
 	if len(links) == 0 && len(failures) > 0 {
 		b.err = errors.Join(failures...)
 		b.news = true

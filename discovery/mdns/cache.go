@@ -25,6 +25,10 @@ const (
 
 	maxInstances = 2048 // of all services on one interface
 	maxAddresses = 16   // of one host on one interface
+
+	// maxAllInstances is on all interfaces together. Beyond it an interface may have its share of as many
+	// again: a flood on others leaves room for what is there.
+	maxAllInstances = 2 * maxInstances
 )
 
 // service is what is browsed for: the instances of a type, or of a subtype of it.
@@ -44,7 +48,7 @@ type cache struct {
 
 	due     time.Time // when to call advance; zero for never
 	changes uint64    // how often anything that snapshot shows has changed
-	full    bool      // whether maxInstances has kept an instance out
+	full    bool      // whether an instance was kept out for want of room
 }
 
 // browsed is a service with its users.
@@ -225,7 +229,7 @@ func (c *cache) receivePTR(now time.Time, l *link, r record) {
 		return
 	}
 	if i == nil {
-		if len(l.instances) >= maxInstances {
+		if !c.hasRoom(l) {
 			c.full = true
 			return
 		}
@@ -233,6 +237,15 @@ func (c *cache) receivePTR(now time.Time, l *link, r record) {
 		l.instances[key] = i
 	}
 	i.ptrs[s.query] = c.renew(now, i.ptrs[s.query], r)
+}
+
+// hasRoom is whether an interface may have one more instance.
+func (c *cache) hasRoom(l *link) bool {
+	all := 0
+	for _, other := range c.links {
+		all += len(other.instances)
+	}
+	return len(l.instances) < maxInstances && (all < maxAllInstances || len(l.instances) < maxAllInstances/len(c.links))
 }
 
 func (c *cache) receiveSRV(now time.Time, l *link, r record) {

@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 // A host on the network can announce as many instances as it likes. They are bounded,
@@ -67,6 +70,63 @@ func TestInstancesWithoutEnd(t *testing.T) {
 	})
 	if found := c.snapshot(s); len(found) != 1 || found[0].label != "Lamp" {
 		t.Errorf("found %+v, want the lamp", found)
+	}
+}
+
+// Floods on many interfaces are bounded together, and leave room on others.
+func TestInstancesOfManyInterfaces(t *testing.T) {
+	c := newCache(func() float64 { return 0 })
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := mustService(t, "_http._tcp")
+	c.addService(now, s)
+	const interfaces = 32
+	flood := make([]record, maxInstances)
+	for i := range flood {
+		instance := wireName(t, fmt.Sprint("x", i), "_http", "_tcp", "local")
+		flood[i] = record{name: s.query, rtype: typePTR, ttl: 120, data: string(instance)}
+	}
+	for index := range interfaces {
+		c.addLink(now, index, fmt.Sprint("eth", index), nil, true)
+	}
+	all := 0
+	for index := range interfaces - 1 {
+		c.receive(now, index, flood)
+		all += len(c.links[index].instances)
+	}
+	if all < maxAllInstances || all > 2*maxAllInstances {
+		t.Errorf("%d instances are kept, want %d to %d", all, maxAllInstances, 2*maxAllInstances)
+	}
+	const quiet, devices = interfaces - 1, maxAllInstances / interfaces
+	c.receive(now, quiet, flood[:devices])
+	if got := len(c.links[quiet].instances); got != devices {
+		t.Errorf("%d of %d instances on the interface without a flood", got, devices)
+	}
+}
+
+// What kept anything from being heard yesterday is not told to who subscribes today.
+func TestWarningsEnd(t *testing.T) {
+	b := newBrowser(klog.Background(), nil)
+	link := netif.Interface{Index: 2, Name: "eth0"}
+	for i, step := range []struct {
+		all  []netif.Interface
+		full bool
+		want []string
+	}{
+		{nil, false, []string{netif.None}},
+		{[]netif.Interface{link}, false, nil},
+		{[]netif.Interface{link}, true, []string{fmt.Sprintf("there are more than %d instances on an interface, or %d on all: others are ignored", maxInstances, maxAllInstances)}},
+		{[]netif.Interface{link}, false, nil},
+	} {
+		s := b.subscribe(nil)
+		b.update(step.all, map[int]bool{2: len(step.all) > 0}, nil, nil)
+		b.mu.Lock()
+		b.cache.full = step.full
+		b.tell()
+		b.mu.Unlock()
+		if got := b.look(s).warnings; !slices.Equal(got, step.want) {
+			t.Errorf("step %d: warnings %q, want %q", i, got, step.want)
+		}
+		b.unsubscribe(s)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -36,7 +35,7 @@ func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	tcp := net.Dialer{Timeout: requestTimeout, ControlContext: check}
 	conn, err := tcp.DialContext(ctx, network, address)
-	if err != nil || strings.HasPrefix(t.xaddr, "https:") { // the status line is in TLS
+	if err != nil || !isPlain(t.xaddr) { // the status line is in TLS
 		return conn, err
 	}
 	return withoutEcho(conn), nil

@@ -110,7 +110,7 @@ func (v verified) rank() int {
 	if v.linkLocal() { // pods cannot reach it
 		rank += 4
 	}
-	if !strings.HasPrefix(v.xaddr, "http:") {
+	if !isPlain(v.xaddr) {
 		rank += 2
 	}
 	if a := hostAddress(v.xaddr); a.Is6() {
@@ -122,7 +122,13 @@ func (v verified) rank() int {
 // akri is whether Akri finds the service: one that is told over IPv4, of plain HTTP
 // and not link-local.
 func (v verified) akri() bool {
-	return v.ipv4 && strings.HasPrefix(v.xaddr, "http:") && !v.linkLocal()
+	return v.ipv4 && isPlain(v.xaddr) && !v.linkLocal()
+}
+
+// isPlain is whether a valid XAddr is of HTTP without TLS.
+func isPlain(xaddr string) bool {
+	_, plain := cutPrefixFold(xaddr, "http:")
+	return plain
 }
 
 func (v verified) linkLocal() bool { return hostAddress(v.xaddr).IsLinkLocalUnicast() }

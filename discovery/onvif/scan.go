@@ -43,7 +43,7 @@ type scan struct {
 	links     map[endpointAddress]*link
 	none      bool       // no interface can have a link
 	questions []question // not asked yet
-	again     []question // those of services that did not answer: after the others
+	later     []question // likewise, after the others
 	asking    int        // goroutines that ask
 }
 
@@ -264,8 +264,8 @@ func (s *scan) update(ctx context.Context, change func() (changed bool, ask []qu
 	}
 	for _, q := range ask {
 		queue := &s.questions
-		if q.again {
-			queue = &s.again
+		if q.later {
+			queue = &s.later
 		}
 		*queue = append(*queue, q)
 		if s.asking < maxAsked {
@@ -281,7 +281,7 @@ func (s *scan) ask(ctx context.Context) {
 		s.mu.Lock()
 		queue := &s.questions
 		if len(*queue) == 0 {
-			queue = &s.again
+			queue = &s.later
 		}
 		if len(*queue) == 0 || ctx.Err() != nil {
 			s.asking--

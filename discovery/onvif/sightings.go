@@ -45,7 +45,7 @@ type path struct {
 // it hears, and asks whom it is told to. Not safe for concurrent use.
 type sightings struct {
 	cameras map[string]*sighting // by UUID
-	full    bool                 // an announcement was ignored, for want of room
+	full    bool                 // an announcement was ignored in this round, for want of room
 }
 
 // sighting is one camera.
@@ -84,7 +84,7 @@ type service struct {
 type question struct {
 	uuid   string
 	target target
-	again  bool // it did not answer last time
+	later  bool // after the others: it did not answer last time, or another one of the camera is asked first
 }
 
 // target is a service, and what is needed to connect to it.
@@ -259,6 +259,7 @@ func (s *sightings) answered(uuid, xaddr string, err error, offset time.Duration
 // endRound counts who did not answer. It returns whom to ask: silent cameras, and
 // those that announce themselves but did not answer when they were asked.
 func (s *sightings) endRound() (ask []question) {
+	s.full = false
 	for _, uuid := range slices.Sorted(maps.Keys(s.cameras)) {
 		camera := s.cameras[uuid]
 		for _, a := range camera.answers {
@@ -314,9 +315,10 @@ func (c *sighting) ask(questions []question, xaddr string) []question {
 	if v.asking {
 		return questions
 	}
+	later := v.failures > 0 || c.asking()
 	v.asking = true
 	told, _ := c.describe(xaddr)
-	return append(questions, question{c.uuid, told.target, v.failures > 0})
+	return append(questions, question{c.uuid, told.target, later})
 }
 
 // describe returns a service as the camera tells it now, or told it last.

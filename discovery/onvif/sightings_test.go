@@ -119,8 +119,29 @@ func TestSightingsAreBounded(t *testing.T) {
 	for _, q := range s.endRound() {
 		s.answered(q.uuid, q.target.xaddr, io.EOF, 0)
 	}
-	if len(s.cameras) != 0 {
-		t.Errorf("%d made-up cameras are left", len(s.cameras))
+	if len(s.cameras) != 0 || s.full {
+		t.Errorf("%d made-up cameras are left, full: %t", len(s.cameras), s.full)
+	}
+}
+
+// A camera that comes after a flood of made-up ones waits for one request of each, not for one of each of their URLs.
+func TestACamerasFirstServiceIsAskedBeforeOthersSecond(t *testing.T) {
+	var s sightings
+	for i := range 100 {
+		uuid, first := fmt.Sprint(i), 0
+		a := announcement{uuid: uuid}
+		for n := range 4 {
+			a.xaddrs = append(a.xaddrs, fmt.Sprintf("http://10.0.0.1/%s/%d", uuid, n))
+		}
+		_, _, ask := s.heard(path{index: 1, source: netip.MustParseAddr("10.0.0.1")}, a, time.Time{})
+		for _, q := range ask {
+			if !q.later {
+				first++
+			}
+		}
+		if first != 1 || len(ask) != len(a.xaddrs) {
+			t.Fatalf("%d of %d services are asked first, want one of %d", first, len(ask), len(a.xaddrs))
+		}
 	}
 }
 

@@ -56,6 +56,33 @@ func TestAsksOnlySomeAtATime(t *testing.T) {
 	d.end()
 }
 
+// Listed URLs that were given up, each of which keeps whoever asks waiting, delay none that answers.
+func TestURLsThatAreGivenUpDelayNoOthers(t *testing.T) {
+	s, failing := serve(t, plc("opc.tcp://192.0.2.1:4840/")), serve(t)
+	list := []string{s.url}
+	for i := range 2 * asksAtOnce {
+		list = append(list, fmt.Sprintf("%s%d", failing.url, i))
+	}
+	ended, hanging := make(chan struct{}), 0
+	t.Cleanup(func() { close(ended) })
+	failing.set(func() { failing.behave = func(net.Conn) {} }) // hangs up
+	d := discover(t, &Handler{askTimeout: time.Hour}, urls(list...))
+	d.wants("the server that answers", "opc.tcp://192.0.2.1:4840/")
+	d.await("the others to be given up", func() bool { return len(d.warned) == 2*asksAtOnce })
+	failing.set(func() {
+		failing.behave = func(net.Conn) {
+			failing.set(func() { hanging++ })
+			<-ended
+		}
+	})
+	await.That(t, "as many questions as there may be", func() (all bool) {
+		failing.set(func() { all = hanging == asksAtOnce })
+		return all
+	})
+	s.set(func() { s.applications = append(s.applications, plc("opc.tcp://192.0.2.2:4840/")) })
+	d.wants("another server", "opc.tcp://192.0.2.1:4840/", "opc.tcp://192.0.2.2:4840/")
+}
+
 // A server that names a URL at which it keeps whoever asks waiting does not keep its place among
 // those that are asked for long.
 func TestARoundEnds(t *testing.T) {

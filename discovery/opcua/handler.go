@@ -7,6 +7,7 @@
 //   - devices.go, resolver.go, named.go: the devices that an answer means
 //   - client.go, frame.go, requests.go, messages.go, reader.go, status.go: OPC UA's binary
 //     protocol
+//   - target.go: its URLs
 //
 // gopcua is not used, but to compare with in tests. A hostile server can end the process
 // with its client: the buffers of its own goroutine, whose panics nobody recovers, have the
@@ -51,7 +52,8 @@ const (
 	learnedFactor = 6
 
 	// asksAtOnce bounds the URLs of a Configuration that are asked at a time, and what their answers
-	// take of memory. As many are of servers that others named: these delay no URL that is listed.
+	// take of memory. As many are of listed URLs that were given up, and of servers that others named:
+	// these delay no listed URL that answers.
 	asksAtOnce = 100
 )
 
@@ -91,8 +93,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	r := &run{
 		plan: p, request: request, interval: interval, timeout: cmp.Or(h.askTimeout, askTimeout),
 		lookup: h.lookup, answers: h.answers,
-		asking: map[bool]chan struct{}{false: make(chan struct{}, asksAtOnce), true: make(chan struct{}, asksAtOnce)},
-		views:  make(chan view), sources: map[string]*running{},
+		asking: make(places, asksAtOnce), givenUp: make(places, asksAtOnce), named: make(places, asksAtOnce),
+		views: make(chan view), sources: map[string]*running{},
 	}
 	if r.lookup == nil {
 		r.lookup = net.DefaultResolver.LookupHost
@@ -137,12 +139,14 @@ type run struct {
 	timeout  time.Duration // of a round's requests
 	lookup   func(ctx context.Context, host string) ([]string, error)
 	answers  probe
-	asking   map[bool]chan struct{} // by whether others named them: has one for each URL that is asked
-	views    chan view
-	sources  map[string]*running // by URL
-	late     bool                // firstReport is over
-	tooLate  bool                // learnedFactor times as long, too
-	ended    sync.WaitGroup
+	// These are of listed URLs, those of them that were given up, and servers that others named.
+	asking, givenUp, named places
+
+	views   chan view
+	sources map[string]*running // by URL
+	late    bool                // firstReport is over
+	tooLate bool                // learnedFactor times as long, too
+	ended   sync.WaitGroup
 }
 
 // running is a source and the last of its views.
@@ -158,8 +162,11 @@ func (r *run) start(ctx context.Context, at target, learned bool) {
 	s := &running{stop: stop, source: &source{
 		at: at, learned: learned, onNetwork: r.onNetwork && !learned, names: r.names, interval: r.interval,
 		timeout: r.timeout, resolver: resolver{lookup: r.lookup},
-		answers: r.answers, asking: r.asking[learned], views: r.views,
+		answers: r.answers, asking: r.asking, givenUp: r.givenUp, views: r.views,
 	}}
+	if learned {
+		s.asking, s.givenUp = r.named, r.named
+	}
 	r.sources[at.url] = s
 	r.ended.Go(func() { s.run(ctx) })
 }

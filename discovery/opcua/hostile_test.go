@@ -108,7 +108,7 @@ func TestEndlessAnswers(t *testing.T) {
 func TestAPanicIsAFailure(t *testing.T) {
 	asking := make(chan struct{})
 	close(asking) // so that sending to it panics
-	_, _, err := (&source{asking: asking}).round(t.Context())
+	_, _, err := (&source{}).round(t.Context(), asking)
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: ") {
 		t.Errorf("round() = %v, want a panic", err)
 	}

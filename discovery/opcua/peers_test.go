@@ -149,8 +149,8 @@ func TestNodeOPCUA(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		lds := &source{at: mustTarget(t, ldsURL), onNetwork: true, timeout: askTimeout, asking: make(chan struct{}, 1), resolver: resolver{lookup: noHosts}}
-		f, _, err := lds.round(t.Context())
+		lds := &source{at: mustTarget(t, ldsURL), onNetwork: true, timeout: askTimeout, resolver: resolver{lookup: noHosts}}
+		f, _, err := lds.round(t.Context(), make(places, 1))
 		if err != nil || !slices.ContainsFunc(f.learned, func(t target) bool { return t.url == ovenURL }) {
 			t.Errorf("learned %v, %v; want %s among them", f.learned, err, ovenURL)
 		}

@@ -25,10 +25,14 @@ type source struct {
 	resolver  resolver
 	answers   probe // answersAs, but in tests
 	named     named
-	asking    chan struct{} // as many at a time as it has room for
+	asking    places // for a URL that was not given up
+	givenUp   places // for one that was
 	views     chan<- view
 	noNetwork bool // the server has no FindServersOnNetwork
 }
+
+// places has one for each URL that is asked: as many at a time as it has room for.
+type places chan struct{}
 
 // view is what a source thinks of its URL.
 type view struct {
@@ -43,7 +47,11 @@ func (s *source) run(ctx context.Context) {
 	log := klog.FromContext(ctx).WithValues("url", s.at.url)
 	var now standing
 	for {
-		f, warnings, err := s.round(ctx)
+		place := s.asking
+		if now.gaveUp {
+			place = s.givenUp
+		}
+		f, warnings, err := s.round(ctx, place)
 		if ctx.Err() != nil {
 			return
 		}
@@ -72,8 +80,8 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// round asks once. A panic while it reads what the server sends is an error.
-func (s *source) round(ctx context.Context) (f found, warnings []string, err error) {
+// round asks once, in its place. A panic while it reads what the server sends is an error.
+func (s *source) round(ctx context.Context, place places) (f found, warnings []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
@@ -83,8 +91,8 @@ func (s *source) round(ctx context.Context) (f found, warnings []string, err err
 	select {
 	case <-ctx.Done():
 		return f, nil, ctx.Err()
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
+	case place <- struct{}{}:
+		defer func() { <-place }()
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundFactor*s.timeout)
 	defer cancel()

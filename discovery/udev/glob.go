@@ -104,9 +104,12 @@ var classes = map[string]string{
 // there is none.
 func class(pattern string, b byte) (in bool, length int) {
 	rest, opened := strings.CutPrefix(pattern, "[:")
+	if !opened {
+		return false, 0
+	}
 	name, _, closed := strings.Cut(rest, ":]")
 	pairs, known := classes[name]
-	if !opened || !closed || !known {
+	if !closed || !known {
 		return false, 0
 	}
 	for ; pairs != ""; pairs = pairs[2:] {

@@ -91,7 +91,6 @@ func (v *viewer) serveUpdates(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies: send at once
 	flush := http.NewResponseController(w)
-	_ = flush.SetReadDeadline(time.Time{}) // the server's is for requests that end
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	send := func(format string, args ...any) bool {

@@ -92,6 +92,24 @@ func TestAkrisValues(t *testing.T) {
       containers:
       - name: akri-onvif-broker
         image: ghcr.io/project-akri/akri/onvif-video-broker:latest` + resources("98Mi", "134m", "400Mi", "2800m") + services},
+		"udev, with details as a text": {
+			[]string{"udev.configuration.enabled=true", `udev.configuration.discoveryDetails=udevRules: ['KERNEL=="video0"']`},
+			"akri-udev", `{udevRules: ['KERNEL=="video0"']}`,
+			`
+  discoveryHandler: {name: udev}
+  capacity: 1`},
+		"onvif, with details as a text": {
+			[]string{"onvif.configuration.enabled=true", "onvif.configuration.discoveryDetails=discoveryTimeoutSeconds: 2"},
+			"akri-onvif", `{discoveryTimeoutSeconds: 2}`,
+			`
+  discoveryHandler: {name: onvif}
+  capacity: 1`},
+		"custom, with details as a mapping": {
+			[]string{"custom.configuration.enabled=true", "custom.configuration.discoveryHandlerName=http", "custom.configuration.discoveryDetails.url=http://a"},
+			"akri-custom", `{url: "http://a"}`,
+			`
+  discoveryHandler: {name: http}
+  capacity: 1`},
 		"opcua, with certificates": {
 			[]string{"opcua.configuration.enabled=true", "opcua.configuration.name=akri-opcua-monitoring", "opcua.configuration.discoveryDetails.discoveryUrls[0]=opc.tcp://10.0.0.2:4840/",
 				"opcua.configuration.discoveryDetails.applicationNames.action=Include", "opcua.configuration.discoveryDetails.applicationNames.items[0]=Press",

@@ -8,12 +8,13 @@
 {{- $details := $c.discoveryDetails -}}
 {{- if eq $handler "custom" -}}
   {{- $_ := set $discovery "name" (required "custom.configuration.discoveryHandlerName is not set: the name that your discovery handler registers with" $c.discoveryHandlerName) -}}
-{{- else if eq $handler "opcua" -}}
-  {{- $details = merge (dict "opcuaDiscoveryMethod" (dict "standard" (dict "discoveryUrls" $details.discoveryUrls))) (omit $details "discoveryUrls") | toYaml -}}
-{{- else if eq $handler "debugEcho" -}}
-  {{- $details = merge (dict "shared" $c.shared) $details | toYaml -}}
-{{- else -}}
-  {{- if and (eq $handler "udev") (not $details.udevRules) -}}
+{{- end -}}
+{{- if kindIs "map" $details -}}{{/* a text is as the handler takes it */}}
+  {{- if eq $handler "opcua" -}}
+    {{- $details = merge (dict "opcuaDiscoveryMethod" (dict "standard" (dict "discoveryUrls" $details.discoveryUrls))) (omit $details "discoveryUrls") -}}
+  {{- else if eq $handler "debugEcho" -}}
+    {{- $details = merge (dict "shared" $c.shared) $details -}}
+  {{- else if and (eq $handler "udev") (not $details.udevRules) -}}
     {{- fail "udev.configuration.discoveryDetails.udevRules is empty: which devices? For example --set 'udev.configuration.discoveryDetails.udevRules[0]=KERNEL==\"video[0-9]*\"'" -}}
   {{- end -}}
   {{- $details = toYaml $details -}}
