@@ -386,3 +386,22 @@ func TestRun(t *testing.T) {
 		want(t, "not finished", activated(), "p")
 	})
 }
+
+// The framework tries a group when one of its pods is activated, and again by itself, but may not come to all of them:
+// those are not activated over and over.
+func TestGroupIsActivatedOnce(t *testing.T) {
+	r, group := newRig(), "g"
+	for _, name := range []string{"p1", "p2"} {
+		p := pod(name)
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+		r.await(p, "x")
+	}
+	r.free("x")
+	want(t, "freed", r.after(0), "p1", "p2")
+	r.try("p1")
+	want(t, "p2 was not tried", r.after(time.Hour))
+	r.free("x")
+	want(t, "freed again", r.after(0), "p1", "p2")
+	r.RetryLater("p2")
+	want(t, "to be tried later", r.after(time.Hour), "p2")
+}
