@@ -48,6 +48,18 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 	return u.done()
 }
 
+// Renew says that what the node reaches is new to pods: they could not have it there before.
+func (l *Ledger) Renew(node string) Event {
+	u, n := l.update(), l.nodes[node]
+	for _, d := range l.devices {
+		if d.reachedBy(n) {
+			d.renew()
+			u.touched[d] = true
+		}
+	}
+	return u.settle()
+}
+
 // toggle adds the node to those that reach all of the Configuration's devices or, if it is among
 // them, removes it. It returns the devices.
 func (u *update) toggle(n *nodeRecord, conf *configRecord) []*device {

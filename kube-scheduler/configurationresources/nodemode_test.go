@@ -202,3 +202,15 @@ func TestTriedWhenANodeChoosesSlotsNoMore(t *testing.T) {
 	q.updateNode(node)
 	q.eventuallyBound("p", "node-a")
 }
+
+// For a node that chooses slots itself this plugin preempts nobody. A pod that could preempt for it is tried when the
+// node ceases to.
+func TestTriedToPreemptWhenANodeChoosesSlotsNoMore(t *testing.T) {
+	r, _ := preemptionRig(t)
+	choosing(r, "node-a", map[string]string{"cam": "1"})
+	r.await(important("vip"))
+	r.await(pod("as-important-as-the-holder", "1"))
+	r.requeued()
+	r.cache.SetNode(advertising("node-a", "1"))
+	r.wantActivated("the node leaves slots to the scheduler", "vip")
+}

@@ -69,8 +69,11 @@ func (b *Cache) noteKind(name string) {
 func (b *Cache) SetNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.noteMode(node)
+	ceased := b.noteMode(node)
 	b.record(b.ledger.SetNode(node.Name, node.Labels))
+	if ceased { // for such a node this plugin preempts nobody
+		b.record(b.ledger.Renew(node.Name))
+	}
 }
 
 // DeleteNode forgets a node.
