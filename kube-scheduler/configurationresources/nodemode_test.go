@@ -162,7 +162,7 @@ func TestSlotsAreKeptUntilTheNodeClaims(t *testing.T) {
 	// Each node claims what was kept for the other's pod.
 	takes := func(node, slot string) *v1alpha1.SlotClaim {
 		c := claim(slot, "C:id:"+node)
-		r.cache.SetClaim(c, false)
+		r.cache.SetClaim(c)
 		return c
 	}
 	takes("node-a", "cam-000002-0")

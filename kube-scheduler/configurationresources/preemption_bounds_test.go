@@ -139,7 +139,7 @@ func TestPreemptionHasALimit(t *testing.T) {
 			}
 			r.hold(camera(i), holder, node)
 			if i >= ruledOut && i < len(names)-1 { // the claim of another stays when the holder goes: counts do not tell
-				r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+node), false)
+				r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+node))
 			}
 		}
 		vip := important("vip")
@@ -169,7 +169,7 @@ func TestPreemptionLooksAtSoManyEndingPods(t *testing.T) {
 	names := crowdOf("node", nodes)
 	for i := range going {
 		r.cache.SetPod(ending(r.hold(camera(i), pod(fmt.Sprint("holder-", i), "1"), names...)))
-		r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+names[0]), false) // it stays when the holder goes
+		r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+names[0])) // it stays when the holder goes
 	}
 	vip := important("vip")
 	r.know(vip)
@@ -185,7 +185,7 @@ func TestPreemptionWhileReachChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.hold(camera(0), pod("holder-0", "1"), "node-a")
-		r.cache.SetClaim(claim(camera(0)+"-0", "C:stranger:node-a"), false) // it stays when the holder goes
+		r.cache.SetClaim(claim(camera(0)+"-0", "C:stranger:node-a")) // it stays when the holder goes
 		r.hold(camera(1), important("holder-1"), "node-b")
 		r.hold(camera(2), pod("holder-2", "1"), "node-c", "node-b")
 		vip := important("vip")

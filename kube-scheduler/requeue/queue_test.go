@@ -325,15 +325,15 @@ func TestGaveBack(t *testing.T) {
 		r.Reserved("alike")
 	}
 	try()
-	r.GaveBack(failed, Event{Freed: []string{"x"}})
+	r.GaveBack("failed", Event{Freed: []string{"x"}})
 	want(t, "given back", r.after(0), "other")
 	try()
 	r.Record(Event{Freed: []string{"x"}})
-	r.GaveBack(failed, Event{Freed: []string{"x"}})
+	r.GaveBack("failed", Event{Freed: []string{"x"}})
 	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other")
 	try()
 	r.try("alike")
-	r.GaveBack(failed, Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
+	r.GaveBack("failed", Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
 	want(t, "rejected since", r.after(0), "alike", "other")
 }
 

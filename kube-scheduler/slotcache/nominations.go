@@ -89,7 +89,7 @@ func (b *Cache) EndNomination(pod *v1.Pod) {
 func (b *Cache) endNomination(pod *v1.Pod) {
 	uid := string(pod.UID)
 	b.forgetNomination(uid)
-	b.gaveBack(pod, b.ledger.ClearNomination(uid))
+	b.gaveBack(pod.UID, b.ledger.ClearNomination(uid))
 }
 
 // NominatedNode is the node on which slots are reserved for the pod, "" for none.

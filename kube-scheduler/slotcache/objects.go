@@ -95,7 +95,7 @@ func sameLabels[T metav1.Object](a, b T) bool { return maps.Equal(a.GetLabels(),
 func (b *Cache) SliceFeed() *informer.Feed[*v1alpha1.DeviceSlice] {
 	return &informer.Feed[*v1alpha1.DeviceSlice]{
 		Names:   func(visit func(string)) { b.Read(func(l *ledger.Ledger) { l.EachSlice(visit) }) },
-		Set:     func(s *v1alpha1.DeviceSlice, _ bool) { b.SetSlice(s) },
+		Set:     b.SetSlice,
 		Deleted: func(s *v1alpha1.DeviceSlice) { b.DeleteSlice(s.Name) },
 		Missing: b.DeleteSlice,
 		// What containers get of the devices, and what people read.

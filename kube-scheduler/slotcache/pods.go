@@ -172,7 +172,7 @@ func (b *Cache) Forget(pod *v1.Pod) {
 	if !b.ledger.Bound(uid) {
 		b.tellReleased(pod, "Released slots of a pod that was not bound")
 	}
-	b.gaveBack(pod, b.ledger.Forget(uid))
+	b.gaveBack(pod.UID, b.ledger.Forget(uid))
 	if u := b.unclaimed[uid]; u != nil && !u.bound {
 		b.endNomination(pod)
 	}
