@@ -225,3 +225,19 @@ func TestTriedWhenAnnotationsAreShortened(t *testing.T) {
 	}
 	q.eventuallyBound("p", "node-a")
 }
+
+// A node's slices may be seen before the node, as when it was deleted and is added again. Pods that wait for one of its
+// devices by name, of which nodes advertise nothing, run once the node is there.
+func TestTriedWhenTheNodeOfADeviceIsAdded(t *testing.T) {
+	q := newRealScheduler(t, nil, advertising("node-b", ""))
+	device(q.cache, "cam-000001", nil, "node-a")
+	check(q.client.Tracker().Add(asks("p", "cam-000001", "1")))
+	q.eventually("the pod to be tried", func() bool { return q.tries.Load() > 0 })
+	q.rest()
+	node := advertising("node-a", "1")
+	check(q.client.Tracker().Add(node))
+	q.eventually("the node to be in the scheduler's cache", func() bool { return q.scheduler.Cache.NodeCount() == 2 })
+	q.rest()
+	q.cache.SetNode(node)
+	q.eventuallyBound("p", "node-a")
+}

@@ -69,9 +69,10 @@ func (b *Cache) noteKind(name string) {
 func (b *Cache) SetNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ceased := b.noteMode(node)
+	// To a node that chooses slots, or is not there, pods that wait for what it reaches did not come.
+	comes := b.noteMode(node) || b.ledger.OnlyReports(node.Name)
 	b.record(b.ledger.SetNode(node.Name, node.Labels))
-	if ceased { // for such a node this plugin preempts nobody
+	if comes {
 		b.record(b.ledger.Renew(node.Name))
 	}
 }
