@@ -16,13 +16,12 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	d := l.device(name.Instance)
 	s := d.know(name.Index)
 	if has := s.claim; has != nil && has.uid == string(c.UID) && has.holder == c.Spec.Holder && has.node.name == c.Spec.NodeName {
-		has.version = strings.Clone(c.ResourceVersion)
 		return Event{}
 	}
 	n := l.node(c.Spec.NodeName)
 	n.claims++
-	return l.replaceClaim(d, s, &claim{uid: strings.Clone(string(c.UID)), version: strings.Clone(c.ResourceVersion),
-		holder: strings.Clone(c.Spec.Holder), node: n, byDRA: c.Spec.ByDRA(), ofPod: c.Spec.Pod != nil})
+	return l.replaceClaim(d, s, &claim{uid: strings.Clone(string(c.UID)), holder: strings.Clone(c.Spec.Holder),
+		node: n, byDRA: c.Spec.ByDRA(), ofPod: c.Spec.Pod != nil})
 }
 
 // DeleteClaim removes the SlotClaim of that name.
@@ -58,13 +57,12 @@ func (l *Ledger) claim(name string) (slot.Name, *claim) {
 	return n, nil
 }
 
-// ClaimVersion returns the UID and the resource version of the SlotClaim as last set; ""
-// when there is none.
-func (l *Ledger) ClaimVersion(name string) (uid, version string) {
+// ClaimUID returns the UID of the SlotClaim as last set; "" when there is none.
+func (l *Ledger) ClaimUID(name string) string {
 	if _, c := l.claim(name); c != nil {
-		return c.uid, c.version
+		return c.uid
 	}
-	return "", ""
+	return ""
 }
 
 // ClaimCounts reports whether the SlotClaim of that name is known, and makes its slot taken.

@@ -22,14 +22,23 @@ func (l *Ledger) Assume(pod Pod, node string, a Assignment) (Event, error) {
 		return Event{}, fmt.Errorf("pod %s (UID %s) already holds slots", pod, pod.UID)
 	}
 	holds := a.holds()
-	for _, h := range holds {
-		if d := l.devices[h.slot.Instance]; d == nil || !d.freeFor(pod, h.slot.Index) {
-			return Event{}, fmt.Errorf("slot %s is no longer free", h.slot)
-		}
+	if at := l.notFree(pod, holds); at >= 0 {
+		return Event{}, fmt.Errorf("slot %s is no longer free", holds[at].slot)
 	}
 	var event Event
 	l.add(&podRecord{Pod: pod, node: node, holds: holds}, &event)
 	return event, nil
+}
+
+// FreeFor reports whether Assume would give the pod the slots.
+func (l *Ledger) FreeFor(pod Pod, a Assignment) bool { return l.notFree(pod, a.holds()) < 0 }
+
+// notFree is the place of the first slot that somebody has or that is kept from the pod; below 0 for none.
+func (l *Ledger) notFree(pod Pod, holds []hold) int {
+	return slices.IndexFunc(holds, func(h hold) bool {
+		d := l.devices[h.slot.Instance]
+		return d == nil || !d.freeFor(pod, h.slot.Index)
+	})
 }
 
 // Check reports why an assumed pod should not be bound with its slots after all:

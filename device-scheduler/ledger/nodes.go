@@ -48,6 +48,24 @@ func (l *Ledger) setNode(n *nodeRecord, known bool, labels map[string]string) Ev
 	return u.done()
 }
 
+// OnlyReports reports whether DeviceSlices of the node are known, and the node itself is not.
+func (l *Ledger) OnlyReports(node string) bool {
+	n := l.nodes[node]
+	return n != nil && !n.known && len(n.slices) > 0
+}
+
+// Renew says that what the node reaches is new to pods: they could not have it there before.
+func (l *Ledger) Renew(node string) Event {
+	u, n := l.update(), l.nodes[node]
+	for _, d := range l.devices {
+		if d.reachedBy(n) {
+			d.renew()
+			u.touched[d] = true
+		}
+	}
+	return u.settle()
+}
+
 // toggle adds the node to those that reach all of the Configuration's devices or, if it is among
 // them, removes it. It returns the devices.
 func (u *update) toggle(n *nodeRecord, conf *configRecord) []*device {

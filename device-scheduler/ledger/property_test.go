@@ -308,7 +308,7 @@ func (c *claim) String() string {
 	if c == nil {
 		return "no claim"
 	}
-	return fmt.Sprintf("claimed for %s on %s, %s of version %s, counts %v", c.holder, c.node.name, c.uid, c.version, c.counts)
+	return fmt.Sprintf("claimed for %s on %s, %s, counts %v", c.holder, c.node.name, c.uid, c.counts)
 }
 
 func pickKey[V any](t *rapid.T, m map[string]V) string {

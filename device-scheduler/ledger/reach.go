@@ -48,6 +48,12 @@ func (l *Ledger) Reach(req *Request, limit int) ([]string, *Shortfall) {
 	return nodes, nil
 }
 
+// Reaches reports whether the node reaches the Instance.
+func (l *Ledger) Reaches(node, instance string) bool {
+	d := l.devices[instance]
+	return d != nil && d.reachedBy(l.nodes[node])
+}
+
 // Free returns how many slots of a resource are free in the cluster.
 func (l *Ledger) Free(resource string) int {
 	switch conf, d := l.resource(resource); {

@@ -124,9 +124,9 @@ type slotState struct {
 // decoded into. One that does not count is kept, too: objects come in any order, and it
 // counts once a DeviceSlice shows that its node reaches the device.
 type claim struct {
-	uid, version string
-	holder       string // a pod's UID, or a device plugin's id
-	node         *nodeRecord
+	uid    string
+	holder string // a pod's UID, or a device plugin's id
+	node   *nodeRecord
 	// counts is set while the node lists the device, and the slot is within the capacity:
 	// see v1alpha1.ClaimFacts.
 	counts bool

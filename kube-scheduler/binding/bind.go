@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,12 +39,12 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	if chosen := p.info.NodeName; chosen != node {
 		return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: its devices were chosen on node %s", klog.KObj(pod), node, chosen))
 	}
-	undo, status := p.prepare(ctx)
-	if !status.IsSuccess() {
-		if status.IsRejected() {
+	if p.step != nil {
+		if status := p.step.Do(ctx); status.IsRejected() {
 			return status
+		} else if !status.IsSuccess() {
+			return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, status.AsError()))
 		}
-		return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, status.AsError()))
 	}
 	if !p.assigns {
 		return fwk.NewStatus(fwk.Skip)
@@ -56,38 +55,14 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	})
-	switch result {
-	case applied:
+	switch {
+	case result == applied:
 		p.tell(ctx, pod)
 		return nil
-	case notApplied:
-		undo()
-	case byAnother, unknown: // what the steps did may be of use, and the node knows
+	case result == notApplied && p.step != nil: // else what the step did may be of use, and the node knows
+		p.step.Undo(ctx)
 	}
 	return fwk.AsStatus(fmt.Errorf("bind pod %s to node %s: %w", klog.KObj(pod), node, err))
-}
-
-// prepare does the steps, one plugin's after the other's, and returns what takes
-// them back. After a failure they have been.
-func (p *parts) prepare(ctx context.Context) (undo func(), status *fwk.Status) {
-	var done []Step
-	undo = func() {
-		for _, step := range slices.Backward(done) {
-			step.Undo(ctx)
-		}
-	}
-	for _, plugin := range slices.Sorted(maps.Keys(p.by)) {
-		step := p.by[plugin].step
-		if step == nil {
-			continue
-		}
-		if status := step.Do(ctx); !status.IsSuccess() {
-			undo()
-			return nil, status
-		}
-		done = append(done, step)
-	}
-	return undo, nil
 }
 
 func (b *Binder) send(ctx context.Context, binding *v1.Binding) error {

@@ -17,41 +17,43 @@ const stateKey = "kubeslot.io/binding"
 // parts are what plugins contributed for a node, and the assignment that they make up.
 // It never changes.
 type parts struct {
-	by          map[string]contribution // by plugin
-	info        *types.PodInfo          // with the node's name
-	assigns     bool                    // some plugin has a part
-	annotations map[string]string       // of info, and that its containers require the plugin
+	by          map[string]part   // by plugin; nil for none
+	step        Step              // nil if there is nothing to do before the Binding
+	info        *types.PodInfo    // with the node's name
+	assigns     bool              // some plugin has a part
+	annotations map[string]string // of info, and that its containers require the plugin
 }
 
-type contribution struct {
-	part map[string]types.ContainerInfo // by container; nil for none
-	step Step                           // nil if there is nothing to do before the Binding
-}
+// part is what one plugin gives, by container.
+type part = map[string]types.ContainerInfo
 
 // Clone implements fwk.StateData.
 func (p *parts) Clone() fwk.StateData { return p }
 
 // Contribute adds the plugin's part of the pod's assignment on the node: Requests,
 // DevRequests and AllocateFrom, by container, nil for none; and the step that Bind does first,
-// nil for none. Of what the plugin contributed in this cycle before, nothing stays. The part must
+// nil leaves that of another plugin. Of the plugin's own part in this cycle before, nothing stays. The part must
 // not be changed afterwards. A pod of which no plugin has a part is bound without an assignment.
 //
 // To be called at Reserve, by one plugin at a time: it is an error, before anything
 // is bound, if two plugins give one thing, or if the pod's annotations would become
 // larger than the API server allows.
 func (b *Binder) Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin string,
-	part map[string]types.ContainerInfo, step Step) error {
-	p := &parts{by: map[string]contribution{}}
+	gives part, step Step) error {
+	p := &parts{by: map[string]part{}, step: step}
 	if before := read(state); before != nil && before.info.NodeName == node {
 		maps.Copy(p.by, before.by)
+		if step == nil {
+			p.step = before.step
+		}
 	}
-	p.by[plugin] = contribution{part, step}
+	p.by[plugin] = gives
 	var err error
 	if p.info, err = merge(pod, node, p.by); err != nil {
 		return err
 	}
-	for _, c := range p.by {
-		p.assigns = p.assigns || c.part != nil
+	for _, one := range p.by {
+		p.assigns = p.assigns || one != nil
 	}
 	if p.assigns {
 		if p.annotations, err = b.encode(pod, p.info); err != nil {

@@ -7,11 +7,11 @@
 // state. Whichever of them comes first at Bind sends all parts, so that it does not
 // matter which of the plugins a profile has.
 //
-// A plugin may have a step done just before the Binding is sent, and taken back if
+// One plugin may have a step done just before the Binding is sent, and taken back if
 // the pod turns out not to be bound.
 //
 //   - input.go: what the pod's author wrote into the annotation
-//   - contribute.go: the parts of a pod's assignment, and the steps before the Binding
+//   - contribute.go: the parts of a pod's assignment, and the step before the Binding
 //   - merge.go: their sum, as it is written into the annotation
 //   - bind.go: the Binding, also when the API server's answer is lost
 package binding

@@ -76,9 +76,11 @@ func requestsDevices(c *v1.Container, in *types.PodInfo) bool {
 }
 
 // AfterInputChange is a queueing hint for fwk.Pod updates: the author has changed
-// the annotation for which the pod was refused, or the misspelt key of it.
+// the annotation for which the pod was refused, or the misspelt key of it, or has shortened
+// annotations that left no room for an assignment.
 var AfterInputChange = informer.Hint(func(pod, before, now *v1.Pod) bool {
 	return before != nil && now != nil && now.UID == pod.UID &&
 		(before.Annotations[assignment.Annotation] != now.Annotations[assignment.Annotation] ||
-			assignment.Misspelt(before.Annotations) != assignment.Misspelt(now.Annotations))
+			assignment.Misspelt(before.Annotations) != assignment.Misspelt(now.Annotations) ||
+			assignment.Size(nil, before.Annotations) > assignment.Size(nil, now.Annotations))
 })

@@ -12,7 +12,7 @@ import (
 
 // merge returns the pod's assignment: what its author wrote as input, and the
 // plugins' parts, in the order of the plugins' names.
-func merge(pod *v1.Pod, node string, by map[string]contribution) (*types.PodInfo, error) {
+func merge(pod *v1.Pod, node string, by map[string]part) (*types.PodInfo, error) {
 	info, err := Input(pod)
 	if err != nil {
 		return nil, err
@@ -20,14 +20,14 @@ func merge(pod *v1.Pod, node string, by map[string]contribution) (*types.PodInfo
 	info.Name, info.NodeName = pod.Name, node
 	init := InitContainers(pod, info)
 	for _, plugin := range slices.Sorted(maps.Keys(by)) {
-		for _, name := range slices.Sorted(maps.Keys(by[plugin].part)) {
+		for _, name := range slices.Sorted(maps.Keys(by[plugin])) {
 			to := info.RunningContainers
 			if init[name] {
 				to = info.InitContainers
 			}
 			has := to[name]
 			merged := types.FillContainerInfo(&has)
-			if err := add(merged, by[plugin].part[name]); err != nil {
+			if err := add(merged, by[plugin][name]); err != nil {
 				return nil, fmt.Errorf("plugin %s: container %q: %w", plugin, name, err)
 			}
 			to[name] = *merged

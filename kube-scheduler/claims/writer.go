@@ -41,9 +41,6 @@ var backoff = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0
 type Writer struct {
 	Client versioned.Interface
 	Clock  clock.Clock
-	// Seen is told of each claim that Take created, or found in its way; Gone of each
-	// that is deleted. Both before the method returns.
-	Seen, Gone func(*v1alpha1.SlotClaim)
 
 	once  sync.Once
 	calls chan struct{} // holds one for each call under way
@@ -101,9 +98,6 @@ func (w *Writer) create(ctx context.Context, want *v1alpha1.SlotClaim) (created 
 		case retriable(err) && !apierrors.IsTooManyRequests(err):
 			lost = want
 		}
-		if err == nil {
-			w.Seen(got)
-		}
 		return err
 	})
 	if err != nil {
@@ -127,7 +121,6 @@ func (w *Writer) found(ctx context.Context, want *v1alpha1.SlotClaim) (*v1alpha1
 	case err != nil:
 		return nil, err
 	case !same(found, want):
-		w.Seen(found)
 		return nil, &Held{By: found}
 	case found.DeletionTimestamp != nil:
 		return nil, errAgain // it is on its way out
@@ -156,10 +149,6 @@ func (w *Writer) Release(ctx context.Context, claims []*v1alpha1.SlotClaim) erro
 		})
 		if err != nil {
 			errs[i] = fmt.Errorf("delete SlotClaim %s: %w", c.Name, err)
-			return
-		}
-		if c.UID != "" {
-			w.Gone(c)
 		}
 	})
 	return errors.Join(errs...)

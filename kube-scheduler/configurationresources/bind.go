@@ -41,8 +41,8 @@ func (s *beforeBind) toClaim(a ledger.Assignment) error {
 	return nil
 }
 
-// Do claims all slots or none. A slot that another has taken is in the ledger
-// afterwards: the pod, tried again, gets another or waits.
+// Do claims all slots or none. A slot that another has taken the watch shows soon: the pod,
+// tried again, gets another or waits.
 func (s *beforeBind) Do(ctx context.Context) *fwk.Status {
 	if len(s.wants) > 0 {
 		if err := s.cache.Believable(ctx); err != nil {

@@ -33,7 +33,7 @@ type claimRig struct {
 
 func newClaimRig(t *testing.T, sources ...cache.InformerSynced) *claimRig {
 	r := &claimRig{rig: newRig(t, sources...), api: claimstest.New()}
-	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}, Seen: r.cache.ClaimSeen, Gone: r.cache.ClaimGone}
+	r.claims = &claims.Writer{Client: r.api, Clock: clock.RealClock{}}
 	shared(r.cache, "cam-000001", "cam-000002")
 	r.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		b := a.(clienttesting.CreateAction).GetObject().(*v1.Binding)
@@ -83,9 +83,6 @@ func TestClaimsBeforeTheBinding(t *testing.T) {
 		if owner := c.OwnerReferences[0]; owner.Name != "node-a" || owner.UID != "node-a-uid" {
 			t.Errorf("the owner of claim %s is %v", slot, owner)
 		}
-		if uid, _ := ledgerOf(r.cache).ClaimVersion(slot); uid != string(c.UID) {
-			t.Errorf("the ledger waits for the watch to show claim %s", slot)
-		}
 	}
 }
 
@@ -103,7 +100,7 @@ func TestClaimsWaitForObjections(t *testing.T) {
 				time.AfterFunc(restored.ObjectionTime-1, func() {
 					c := claim("cam-000002-0", "C:runs:node-b")
 					c.Spec.MadeAgain = true
-					r.cache.SetClaim(r.api.Put(c), false)
+					r.cache.SetClaim(r.api.Put(c))
 				})
 			}
 			status := r.Bind(r.ctx, state, p, "node-a")
@@ -118,7 +115,7 @@ func TestClaimsWaitForObjections(t *testing.T) {
 }
 
 // Another writer has taken a slot that the ledger has for free: the pod is tried again, which
-// may find other slots, and the ledger knows.
+// may find other slots, for the watch has shown the claim by then.
 func TestSlotTakenByAnotherWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t)
@@ -134,6 +131,7 @@ func TestSlotTakenByAnotherWriter(t *testing.T) {
 			t.Errorf("left behind: %q, %q", r.holder("cam-000001-0"), r.holder("cam-000002-0"))
 		}
 		r.Unreserve(r.ctx, state, p, "node-a")
+		r.cache.SetClaim(others)
 		r.wantActivatedWithin(requeue.RetryInterval, "another was faster", "p")
 		_, status := r.filter(p, "node-a")
 		wantStatus(t, "the ledger knows", status, fwk.Unschedulable, "1 of 2 slots free")
@@ -151,7 +149,7 @@ func TestSlotTakenByAnotherWriter(t *testing.T) {
 func TestClaimThatDoesNotCountInTheWay(t *testing.T) {
 	r, p := newClaimRig(t), pod("p", "2")
 	rogue := r.api.Put(claim("cam-000001-0", "C:rogue:node-z"))
-	r.cache.SetClaim(rogue, false)
+	r.cache.SetClaim(rogue)
 	for range 2 {
 		state := r.schedule(p, "node-a")
 		wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Unschedulable, "holder rogue on node node-z")
@@ -211,6 +209,9 @@ func TestBindFailures(t *testing.T) {
 			if got := r.holder("cam-000001-0"); (got != "") != test.kept {
 				t.Errorf("the slot is claimed by %q, kept should be %v", got, test.kept)
 			}
+			if c := r.api.Claim("cam-000001-0"); c != nil {
+				r.cache.SetClaim(c)
+			}
 			if !test.bound {
 				r.Unreserve(r.ctx, state, p, "node-a")
 			}
@@ -261,8 +262,36 @@ func TestReleasedClaimsDoNotActivateTheirPod(t *testing.T) {
 		if r.api.Claim(c.Name) != nil {
 			t.Fatalf("slot %s stays claimed", c.Name)
 		}
-		r.cache.SetClaim(c.DeepCopy(), false)
+		r.cache.SetClaim(c.DeepCopy())
 		r.cache.DeleteClaim(c)
 	}
 	r.wantActivated("released", "q")
+}
+
+// The pod is tried again, in vain, before the watch shows that its claims are released: then that activates it.
+func TestTriedBeforeTheWatchShowsTheRelease(t *testing.T) {
+	r := newClaimRig(t)
+	p := pod("p", "2")
+	r.know(p)
+	r.cache.SetPod(p)
+	state := r.schedule(p, "node-a")
+	var made []*v1alpha1.SlotClaim
+	r.answer = func(live *v1.Pod) error {
+		for _, name := range []string{"cam-000001-0", "cam-000002-0"} {
+			made = append(made, r.api.Claim(name).DeepCopy())
+		}
+		live.Spec.NodeName = ""
+		return apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("a webhook's word"))
+	}
+	wantStatus(t, "Bind", r.Bind(r.ctx, state, p, "node-a"), fwk.Error)
+	for _, c := range made {
+		r.cache.SetClaim(c)
+	}
+	r.Unreserve(r.ctx, state, p, "node-a")
+	r.refused(p, "node-a")
+	r.requeued()
+	for _, c := range made {
+		r.cache.DeleteClaim(c)
+	}
+	r.wantActivated("the watch shows the release", "p")
 }

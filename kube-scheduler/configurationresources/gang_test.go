@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -115,8 +116,10 @@ func below(composite *framework.CycleState) *framework.CycleState {
 // place finds the pod a place on the node as a part of its group.
 func (r *rig) place(state *framework.CycleState, p *v1.Pod, node string, away ...*v1.Pod) *fwk.Status {
 	r.Helper()
-	on := nodeInfo(node)
-	ctx := context.WithValue(r.ctx, imaginedAway{}, away)
+	on, ctx := nodeInfo(node), r.ctx
+	if len(away) > 0 {
+		ctx = context.WithValue(ctx, imaginedAway{}, away)
+	}
 	if _, status := r.PreFilter(ctx, state, p, []fwk.NodeInfo{on}); !status.IsSuccess() {
 		return status
 	}
@@ -192,6 +195,41 @@ func TestCompositeGang(t *testing.T) {
 	}
 }
 
+// The pods of a composite group are reserved in any order, and get the slots that they were placed with: one that takes
+// any device leaves another the one that it names.
+func TestCompositeGangIsReservedInAnyOrder(t *testing.T) {
+	r := newRig(t)
+	shared(r.cache, "cam-000001", "cam-000002")
+	composite := framework.NewCycleState()
+	members := []*v1.Pod{asks("names-one", "cam-000001", "1"), pod("takes-any", "1")}
+	var states []*framework.CycleState
+	for i, p := range members {
+		states = append(states, groupCycle(below(composite)))
+		wantStatus(t, p.Name+" is placed", r.place(states[i], p, "node-a"), fwk.Success)
+	}
+	for i, p := range slices.Backward(members) {
+		r.Unreserve(r.ctx, states[i], p, "node-a")
+	}
+	for i, p := range slices.Backward(members) {
+		states[i].SetPodGroupSchedulingCycle(nil)
+		wantStatus(t, p.Name, r.Reserve(r.ctx, states[i], p, "node-a"), fwk.Success)
+	}
+}
+
+// Upstream asks where a gang would fit with others gone. That is no try: what the gang has met stays.
+func TestGangThatCannotPreemptSaysWhatItMet(t *testing.T) {
+	r, holder := preemptionRig(t)
+	p := withPriority(gang("g", "p")[0], 100)
+	r.cache.SetPod(p)
+	r.know(p)
+	group := framework.NewCycleState()
+	wantStatus(t, "placed", r.place(groupCycle(group), p, "node-a"), fwk.Unschedulable)
+	wantStatus(t, "with the holder gone", r.place(groupCycle(group), p, "node-a", holder), fwk.Success)
+	if record, _ := r.cache.Queue.Get(p.UID); record.Reason() != waitreason.Held {
+		t.Errorf("the pod waits for reason %v, want %v", waitreason.Names[record.Reason()], waitreason.Names[waitreason.Held])
+	}
+}
+
 // Slots are kept for one of a gang: it takes no others besides.
 func TestGangWithANominee(t *testing.T) {
 	r := newRig(t)
@@ -202,6 +240,22 @@ func TestGangWithANominee(t *testing.T) {
 	group := framework.NewCycleState()
 	for _, p := range members {
 		wantStatus(t, p.Name, r.place(groupCycle(group), p, "node-a"), fwk.Success)
+	}
+}
+
+// While what is kept for a gang is not free, nobody else is preempted for it. If it is refused when that is free, as on
+// a node that was cordoned meanwhile, it may preempt anew.
+func TestGangThatHasWhatItWasNominatedFor(t *testing.T) {
+	r, holder := preemptionRig(t)
+	members := gang("g", "g1")
+	r.cache.SetPod(nominatedTo(withPriority(members[0], 100), "node-b"))
+	r.cache.SetPod(ending(holder))
+	if nodes := r.nominatedNodes(members); len(nodes) != 1 {
+		t.Errorf("while the victim ends: %v", nodes)
+	}
+	r.cache.DeletePod(holder)
+	if nodes := r.nominatedNodes(members); nodes != nil {
+		t.Errorf("when it is gone: %v", nodes)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
@@ -94,13 +95,16 @@ func podsOf(group fwk.PodGroupInfo) []*v1.Pod {
 }
 
 // nominatedNodes returns the nodes that the pods are nominated to since others were preempted for
-// them; nil unless each that asks for slots is.
+// them; nil unless each that asks for slots is, and some of these are not free yet: else they do not help.
 func (p *Plugin) nominatedNodes(pods []*v1.Pod) map[types.NamespacedName]*fwk.NominatingInfo {
-	nominated := map[types.NamespacedName]*fwk.NominatingInfo{}
+	nominated, ready := map[types.NamespacedName]*fwk.NominatingInfo{}, true
 	for _, pod := range pods {
 		node := pod.Status.NominatedNodeName
 		if req, _ := slotrequest.Of(pod); req != nil {
-			if node = p.cache.NominatedNode(pod.UID); node == "" {
+			p.cache.Read(func(l *ledger.Ledger) {
+				node, ready = l.Nominated(string(pod.UID)), ready && l.Ready(string(pod.UID))
+			})
+			if node == "" {
 				return nil
 			}
 		}
@@ -108,6 +112,9 @@ func (p *Plugin) nominatedNodes(pods []*v1.Pod) map[types.NamespacedName]*fwk.No
 			NominatingMode:    fwk.ModeOverride,
 			NominatedNodeName: node,
 		}
+	}
+	if ready {
+		return nil
 	}
 	return nominated
 }

@@ -1,6 +1,8 @@
 package configurationresources
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/waitreason"
+	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
 // meets begins a try of a waiting pod that meets the reason.
@@ -202,5 +205,39 @@ func TestTriedWhenATaintedNodeIsReady(t *testing.T) {
 	}
 	node.Spec.Taints = nil
 	q.updateNode(node)
+	q.eventuallyBound("p", "node-a")
+}
+
+// A pod whose annotations leave no room for an assignment runs once its author has shortened them.
+func TestTriedWhenAnnotationsAreShortened(t *testing.T) {
+	const notes = "example.com/notes"
+	q := newRealScheduler(t, nil, advertising("node-a", "1"))
+	shared(q.cache, "cam-000001")
+	p := pod("p", "1")
+	p.Annotations[notes] = strings.Repeat("x", assignment.MaxBytes)
+	check(q.client.Tracker().Add(p))
+	q.eventually("the pod to be tried", func() bool { return q.tries.Load() > 0 })
+	q.rest()
+	for i, length := range []int{assignment.MaxBytes, assignment.MaxBytes + 1, 10} {
+		p = p.DeepCopy()
+		p.ResourceVersion, p.Annotations[notes] = fmt.Sprint(i+1), strings.Repeat("x", length)
+		check(q.client.Tracker().Update(podsResource, p, p.Namespace))
+	}
+	q.eventuallyBound("p", "node-a")
+}
+
+// A node's slices may be seen before the node, as when it was deleted and is added again. Pods that wait for one of its
+// devices by name, of which nodes advertise nothing, run once the node is there.
+func TestTriedWhenTheNodeOfADeviceIsAdded(t *testing.T) {
+	q := newRealScheduler(t, nil, advertising("node-b", ""))
+	device(q.cache, "cam-000001", nil, "node-a")
+	check(q.client.Tracker().Add(asks("p", "cam-000001", "1")))
+	q.eventually("the pod to be tried", func() bool { return q.tries.Load() > 0 })
+	q.rest()
+	node := advertising("node-a", "1")
+	check(q.client.Tracker().Add(node))
+	q.eventually("the node to be in the scheduler's cache", func() bool { return q.scheduler.Cache.NodeCount() == 2 })
+	q.rest()
+	q.cache.SetNode(node)
 	q.eventuallyBound("p", "node-a")
 }

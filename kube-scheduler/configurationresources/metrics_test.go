@@ -41,7 +41,7 @@ func TestMetrics(t *testing.T) {
 	device(r.cache, "cam-000002", nil, "node-a")
 	ofPod := claim("cam-000002-0", "C:gone:node-a")
 	ofPod.Spec.Pod = &v1alpha1.PodReference{Namespace: "default", Name: "gone", UID: "gone"}
-	r.cache.SetClaim(ofPod, false)
+	r.cache.SetClaim(ofPod)
 	device(r.cache, "cam-000003", nil, "node-b")
 	device(r.cache, "cam-000004", nil, "node-c")
 	device(r.cache, "cam-000005", nil, "node-d")
@@ -56,8 +56,8 @@ func TestMetrics(t *testing.T) {
 		r.cache.SetPod(bound(pod(name, "1"), "node-c", slotsOf("cam-000004")))
 	}
 	r.cache.SetPod(nominatedTo(important("vip"), "node-d"))
-	r.cache.SetClaim(claim("cam-000001-1", "C:x:node-a"), false) // beyond the capacity
-	r.cache.SetClaim(claim("cam-000001-0", "C:x:node-z"), false) // out of reach
+	r.cache.SetClaim(claim("cam-000001-1", "C:x:node-a")) // beyond the capacity
+	r.cache.SetClaim(claim("cam-000001-0", "C:x:node-z")) // out of reach
 	stolen := reported("cam-000001")
 	stolen.Shared = false // of another node, by its hash
 	r.cache.SetSlice(slice("node-z", "0", stolen))

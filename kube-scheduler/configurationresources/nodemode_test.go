@@ -162,7 +162,7 @@ func TestSlotsAreKeptUntilTheNodeClaims(t *testing.T) {
 	// Each node claims what was kept for the other's pod.
 	takes := func(node, slot string) *v1alpha1.SlotClaim {
 		c := claim(slot, "C:id:"+node)
-		r.cache.SetClaim(c, false)
+		r.cache.SetClaim(c)
 		return c
 	}
 	takes("node-a", "cam-000002-0")
@@ -201,4 +201,16 @@ func TestTriedWhenANodeChoosesSlotsNoMore(t *testing.T) {
 	q.cache.SetNode(node)
 	q.updateNode(node)
 	q.eventuallyBound("p", "node-a")
+}
+
+// For a node that chooses slots itself this plugin preempts nobody. A pod that could preempt for it is tried when the
+// node ceases to.
+func TestTriedToPreemptWhenANodeChoosesSlotsNoMore(t *testing.T) {
+	r, _ := preemptionRig(t)
+	choosing(r, "node-a", map[string]string{"cam": "1"})
+	r.await(important("vip"))
+	r.await(pod("as-important-as-the-holder", "1"))
+	r.requeued()
+	r.cache.SetNode(advertising("node-a", "1"))
+	r.wantActivated("the node leaves slots to the scheduler", "vip")
 }

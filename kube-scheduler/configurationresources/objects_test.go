@@ -82,7 +82,7 @@ func cameras(capacity int) *akriv0.Configuration {
 // that its slots are claimed so, and no others any more. Each node has a slice for it.
 func device(b *slotcache.Cache, name string, claims map[string]string, nodes ...string) {
 	for s, usage := range claims {
-		b.SetClaim(claim(s, usage), false)
+		b.SetClaim(claim(s, usage))
 	}
 	_, hash := slot.SplitInstance(name)
 	before, reaches := map[string]bool{}, map[string]bool{}
@@ -108,8 +108,7 @@ func device(b *slotcache.Cache, name string, claims map[string]string, nodes ...
 		l.EachClaim(func(s string) {
 			if _, ok := claims[s]; strings.HasPrefix(s, name+"-") && !ok {
 				c := &v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: s}}
-				uid, _ := l.ClaimVersion(s)
-				c.UID = types.UID(uid)
+				c.UID = types.UID(l.ClaimUID(s))
 				released = append(released, c)
 			}
 		})

@@ -18,7 +18,7 @@ func TestClaimsOfUnboundPodsStay(t *testing.T) {
 			r, p := newClaimRig(t), pod("p", "1")
 			r.create(p)
 			r.cache.SetPod(p)
-			r.cache.SetClaim(r.api.Put(c), false)
+			r.cache.SetClaim(r.api.Put(c))
 			(&Factory{cache: r.cache}).Lead()
 			time.Sleep(time.Minute)
 			synctest.Wait()

@@ -151,7 +151,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: make a client for claims: %w", Name, err)
 		}
-		f.claims = &claims.Writer{Client: client, Clock: clock.RealClock{}, Seen: f.cache.ClaimSeen, Gone: f.cache.ClaimGone}
+		f.claims = &claims.Writer{Client: client, Clock: clock.RealClock{}}
 	}
 	p.claims = f.claims
 	return p, nil

@@ -25,7 +25,10 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	if node := p.cache.NominatedNode(pod.UID); node != "" {
 		if statuses.Get(node).Code() != fwk.UnschedulableAndUnresolvable {
 			p.cache.Queue.Reserved(pod.UID)
-			// Its victims are on their way out.
+			// Its victims are on their way out, or Filter gave up before it came to the node.
+			if c.Request.Budget.Spent() {
+				p.cache.RetryIfReady(pod.UID)
+			}
 			return framework.NewPostFilterResultWithNominatedNode(node), nil
 		}
 		p.cache.EndNomination(pod) // as upstream's DefaultPreemption: their end would not help there

@@ -15,7 +15,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/requeue"
+	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
@@ -47,7 +49,7 @@ func TestWaitsWhileItsNodeHasASlot(t *testing.T) {
 }
 
 // Filter refuses a slot that a nominated pod is expected to take. Nothing keeps it
-// for that pod: the one that was refused is tried again, but not at once.
+// for that pod: the one that was refused is tried again, but not at once, and later and later.
 func TestRefusedThoughFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, holder := preemptionRig(t)
@@ -55,7 +57,7 @@ func TestRefusedThoughFree(t *testing.T) {
 		p := pod("p", "1")
 		r.cache.SetPod(p)
 		r.requeuedWithin(time.Minute)
-		for range 2 {
+		for try := range 5 {
 			state, _ := r.filter(p, "node-a")
 			r.AddPod(r.ctx, state, p, must(framework.NewPodInfo(important("expected"))), nil)
 			status := r.Filter(r.ctx, state, p, nodeInfo("node-a"))
@@ -66,14 +68,15 @@ func TestRefusedThoughFree(t *testing.T) {
 			if result, status := r.PostFilter(r.ctx, state, p, statuses); result != nil || status.Code() != fwk.Unschedulable {
 				t.Errorf("PostFilter: %v, %v", result, status)
 			}
+			r.wantActivatedWithin(requeue.RetryInterval<<try-1, "at once")
+			r.wantActivatedWithin(1, "later", "p")
 		}
-		r.wantActivatedWithin(0, "at once")
-		r.wantActivatedWithin(time.Minute, "later", "p")
 	})
 }
 
 // A victim cannot be evicted: its slot is kept no longer, and the pod is tried
-// again, but not at once, since that is as likely to fail again.
+// again, but not at once, since that is as likely to fail again, and later and later: each time costs calls of the
+// API server and an Event.
 func TestVictimCannotBeEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := preemptionRig(t)
@@ -93,7 +96,31 @@ func TestVictimCannotBeEvicted(t *testing.T) {
 			t.Errorf("event %q, want %q", got, want)
 		}
 		r.wantActivatedWithin(time.Minute, "later", "vip")
+		for try := range 4 {
+			r.preempts(vip)
+			<-recorder.Events
+			r.wantActivatedWithin(2*requeue.RetryInterval<<try-1, "too early")
+			r.wantActivatedWithin(1, "in time", "vip")
+		}
 	})
+}
+
+// A victim is gone before it is evicted, and another pod has its name: the preemption has not failed.
+func TestVictimIsReplaced(t *testing.T) {
+	r, holder := preemptionRig(t)
+	recorder := events.NewFakeRecorder(1)
+	r.handle.recorder = recorder
+	victim := ledger.Victim{Pod: slotrequest.PodOf(holder)}
+	next := holder.DeepCopy()
+	next.UID = "next"
+	check(r.known.Update(next))
+	r.preemption.Evict(r.ctx, important("vip"), &ledger.Preemption{Node: "node-a", Victims: []ledger.Victim{victim}}, nil)
+	select {
+	case got := <-recorder.Events:
+		t.Errorf("event %q", got)
+	default:
+	}
+	r.wantDeleted("instead of the victim")
 }
 
 // A pod that finds at Reserve that another has just got its slots is not asked whom it could

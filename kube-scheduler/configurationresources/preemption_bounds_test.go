@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -138,7 +139,7 @@ func TestPreemptionHasALimit(t *testing.T) {
 			}
 			r.hold(camera(i), holder, node)
 			if i >= ruledOut && i < len(names)-1 { // the claim of another stays when the holder goes: counts do not tell
-				r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+node), false)
+				r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+node))
 			}
 		}
 		vip := important("vip")
@@ -168,7 +169,7 @@ func TestPreemptionLooksAtSoManyEndingPods(t *testing.T) {
 	names := crowdOf("node", nodes)
 	for i := range going {
 		r.cache.SetPod(ending(r.hold(camera(i), pod(fmt.Sprint("holder-", i), "1"), names...)))
-		r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+names[0]), false) // it stays when the holder goes
+		r.cache.SetClaim(claim(camera(i)+"-0", "C:stranger:"+names[0])) // it stays when the holder goes
 	}
 	vip := important("vip")
 	r.know(vip)
@@ -184,7 +185,7 @@ func TestPreemptionWhileReachChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.hold(camera(0), pod("holder-0", "1"), "node-a")
-		r.cache.SetClaim(claim(camera(0)+"-0", "C:stranger:node-a"), false) // it stays when the holder goes
+		r.cache.SetClaim(claim(camera(0)+"-0", "C:stranger:node-a")) // it stays when the holder goes
 		r.hold(camera(1), important("holder-1"), "node-b")
 		r.hold(camera(2), pod("holder-2", "1"), "node-c", "node-b")
 		vip := important("vip")
@@ -293,5 +294,46 @@ func TestEvictsInParallel(t *testing.T) {
 		if n := len(r.deleted()) - 2; n > 2 { // as many as at once
 			t.Errorf("%d more are to be deleted after the first could not be", n)
 		}
+	})
+}
+
+// Filter gives up before it comes to the one node that has what a pod asks for, and would again, for it begins with the
+// same nodes. The pod is nominated to that node: the framework looks there first the next time.
+func TestSlotsBehindTheSearchLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const devices = 39
+		r := newRig(t)
+		perNode := cameras(devices + 1)
+		perNode.Spec.UniqueScope = akriv0.UniquePerNode // then no two nodes are alike
+		r.cache.SetConfiguration(perNode)
+		nodes := append(crowdOf("hard", 12), "last")
+		for i := range 3 * devices {
+			if i < devices {
+				device(r.cache, camera(i), nil, nodes...)
+			} else {
+				device(r.cache, camera(i), nil, "last")
+			}
+		}
+		p := pod("p", "1")
+		p.Spec.Containers = nil
+		for i := range devices + 1 { // one of these devices too few, which only a search can tell
+			c := pod("p", "1").Spec.Containers[0]
+			c.Name = fmt.Sprint("c", i)
+			for at := range devices {
+				if (at*7+i*11)%5 == 0 {
+					c.Resources.Requests["akri.sh/"+v1.ResourceName(camera(at))] = resource.MustParse("1")
+				}
+			}
+			p.Spec.Containers = append(p.Spec.Containers, c)
+		}
+		r.know(p)
+		node, status := r.postFilterOn(p, nodes...)
+		if node != "last" {
+			t.Fatalf("nominated to %q, %v", node, status)
+		}
+		r.wantActivatedWithin(requeue.RetryInterval, "nominated", "p")
+		r.postFilterOn(p, nodes...) // the nomination has not reached the API yet
+		r.wantActivatedWithin(2*requeue.RetryInterval, "nominated still", "p")
+		r.schedule(p, "last")
 	})
 }

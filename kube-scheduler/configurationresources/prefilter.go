@@ -30,7 +30,11 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if req == nil || pod.Spec.NodeName != "" { // a bound one may be looked at again to be resized
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	wait := p.cache.Expect(p.pods, pod, req)
+	var wait *waitreason.Record
+	away, imagines := ctx.Value(imaginedAway{}).([]*v1.Pod)
+	if !imagines { // else the try of its group goes on
+		wait = p.cache.Expect(p.pods, pod, req)
+	}
 	if _, err := assignment.Input(pod.Annotations); err != nil {
 		wait.Meet(waitreason.InvalidRequest)
 		return nil, unresolvable(err.Error())
@@ -80,7 +84,6 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, unresolvable(shortfall.String())
 	}
 	inCache := p.cache.NewCycle(pod, req, nodes, groupOf(state))
-	away, _ := ctx.Value(imaginedAway{}).([]*v1.Pod)
 	for _, other := range away {
 		inCache.ImagineAway(other)
 	}

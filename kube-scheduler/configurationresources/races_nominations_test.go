@@ -260,3 +260,36 @@ func TestNominatedPodTakesOtherSlots(t *testing.T) {
 	}
 	r.wantFree("it took another slot than those that were kept", "cam-000001", 2)
 }
+
+// A pod of a gang is nominated to node-a, for the slot of a pod on node-b: it is kept from the moment that this one
+// begins to end, and the gang is tried when that has gone.
+func TestNominatedForASlotOfAnotherNode(t *testing.T) {
+	r, holder := preemptionRig(t)
+	r.cache.SetPod(nominatedTo(withPriority(gang("g", "vip")[0], 100), "node-a"))
+	r.wantKept("before the victim ends", "")
+	r.cache.SetPod(ending(holder))
+	r.wantKept("the victim ends", "node-a")
+	r.cache.DeletePod(holder)
+	if r.mayTake("node-b") {
+		t.Error("another may take the slot")
+	}
+}
+
+// A pod that is deleted before it is bound, and stays for a finalizer, is not bound any more: it waits for nothing, and
+// nothing is kept for it.
+func TestNominatedPodIsDeletedWithAFinalizer(t *testing.T) {
+	r, holder := preemptionRig(t)
+	vip := important("vip")
+	r.know(vip)
+	r.preempts(vip)
+	vip = ending(vip)
+	check(r.known.Update(vip))
+	r.cache.SetPod(vip)
+	r.wantKept("it is being deleted", "")
+	r.cache.DeletePod(holder)
+	r.filter(vip, "node-a") // a try was under way
+	if n := r.waiting(); n != 0 {
+		t.Errorf("%d pods wait", n)
+	}
+	r.schedule(pod("other", "1"), "node-b")
+}

@@ -32,7 +32,7 @@ func TestSlotLostBeforeTheBind(t *testing.T) {
 			func(r *rig, _ *v1.Pod) { r.cache.SetPod(bound(pod("q", "1"), "node-b", cam1)) },
 			"slot cam-000001-0 has been assigned to pod default/q by another scheduler", 1},
 		"another has claimed it, by its Instance's name": {
-			func(r *rig, _ *v1.Pod) { r.cache.SetClaim(claim("cam-000001-0", "node-b"), false) },
+			func(r *rig, _ *v1.Pod) { r.cache.SetClaim(claim("cam-000001-0", "node-b")) },
 			"slot cam-000001-0 has been claimed by node node-b", 1},
 		"the device is gone": {
 			func(r *rig, _ *v1.Pod) { device(r.cache, "cam-000001", nil) },
@@ -68,7 +68,7 @@ func TestDoubleAllocationWaitsForTheClaims(t *testing.T) {
 		r.cache.Lead()
 		time.Sleep(time.Hour)
 		r.wantDeleted("before the claims are read")
-		r.cache.SetClaim(claim("cam-000001-0", "C:late-uid:node-a"), false)
+		r.cache.SetClaim(claim("cam-000001-0", "C:late-uid:node-a"))
 		synced.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()

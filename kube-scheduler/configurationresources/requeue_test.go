@@ -28,7 +28,7 @@ func TestWaitingPodsAreNotTriedInVain(t *testing.T) {
 	q.add("node-a", "holder")
 	q.eventuallyBound("holder", "node-a")
 	its := claim("cam-000001-0", "C:holder-uid:node-a")
-	q.cache.SetClaim(its, false)
+	q.cache.SetClaim(its)
 	waiting := crowd(300)
 	q.add("node-a", waiting...)
 

@@ -39,7 +39,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		shortfall = p.cache.KeepUntilClaimed(req, node, p.args.Strategy)
 	} else {
 		var a ledger.Assignment
-		if a, shortfall, err = p.cache.Assume(req, node, p.args.Strategy); err == nil && shortfall == nil {
+		if a, shortfall, err = p.cache.Assume(req, node, p.args.Strategy, c.Joined); err == nil && shortfall == nil {
 			part = partOf(a)
 			err = step.toClaim(a)
 		}

@@ -285,7 +285,7 @@ func (a *deviceCache) forget(pod *v1.Pod) {
 	defer a.changing.Unlock()
 	if held, ok := a.hold(pod.UID); ok && !held.bound {
 		a.giveBack(pod.UID, held.node)
-		a.queue.GaveBack(pod, freed(held.node))
+		a.queue.GaveBack(pod.UID, freed(held.node))
 	}
 }
 

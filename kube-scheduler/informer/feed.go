@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -17,11 +16,8 @@ import (
 type Feed[T Object] struct {
 	// Names calls visit with those that the caller has.
 	Names func(visit func(name string))
-	// Relisted, if not nil, is told that a list follows, which is as of the version,
-	// and of the UIDs in it.
-	Relisted func(version string, uids map[types.UID]bool)
 	// Set enters an object that was listed, or that the watch shows.
-	Set func(obj T, listed bool)
+	Set func(obj T)
 	// Deleted is for an object that the watch shows deleted, and Missing for one that
 	// a list lacks: its deletion was missed.
 	Deleted func(obj T)
@@ -81,7 +77,7 @@ func (f *Feed[T]) trimmed(obj any) T {
 
 // Add implements cache.ReflectorStore.
 func (f *Feed[T]) Add(obj any) error {
-	f.Set(f.trimmed(obj), false)
+	f.Set(f.trimmed(obj))
 	return nil
 }
 
@@ -98,14 +94,10 @@ func (f *Feed[T]) Delete(obj any) error {
 func (*Feed[T]) Resync() error { return nil }
 
 // Replace implements cache.ReflectorStore: the list has all objects that there are.
-func (f *Feed[T]) Replace(list []any, version string) error {
-	listed, uids := make(map[string]bool, len(list)), make(map[types.UID]bool, len(list))
+func (f *Feed[T]) Replace(list []any, _ string) error {
+	listed := make(map[string]bool, len(list))
 	for _, obj := range list {
-		t := f.trimmed(obj)
-		listed[t.GetName()], uids[t.GetUID()] = true, true
-	}
-	if f.Relisted != nil {
-		f.Relisted(version, uids)
+		listed[f.trimmed(obj).GetName()] = true
 	}
 	var missing []string
 	f.Names(func(name string) {
@@ -117,7 +109,7 @@ func (f *Feed[T]) Replace(list []any, version string) error {
 		f.Missing(name)
 	}
 	for i, obj := range list {
-		f.Set(obj.(T), true)
+		f.Set(obj.(T))
 		list[i] = nil // there may be many
 	}
 	f.synced.Store(true)

@@ -49,7 +49,9 @@ type Evaluator struct {
 
 // Preempt chooses the best preemption on the nodes, and reserves its slots for the pod until the
 // timeout. The slot cache's lock is free at times: what was found is confirmed in the end. An
-// error says why there is no preemption; the pod is tried again unless none is possible. The
+// error says why there is no preemption; the pod is tried again unless none is possible. Where Filter has
+// spent the request's budget before it came to a node that has the slots free, these are reserved: so the
+// framework begins with that node the next time, and not with those that Filter began with. The
 // search begins with the node at index from, of those where a preemption may be possible: 0, or where
 // the pod's last search was Unfinished. After the last node it continues with the first.
 func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []string, from int, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *slotcache.Nomination, error) {
@@ -57,7 +59,8 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 		holders *ledger.PotentialVictims
 		best    *ledger.Preemption
 	)
-	req = req.WithNewBudget() // Filter may have spent the other one
+	gaveUp := req.Budget.Spent() // Filter has
+	req = req.WithNewBudget()
 	e.Cache.Read(func(l *ledger.Ledger) {
 		if len(nodes) > 0 { // else all pods were looked at for nothing
 			holders = l.PotentialVictims(req)
@@ -104,11 +107,11 @@ func (e *Evaluator) Preempt(ctx context.Context, req *ledger.Request, nodes []st
 	case best == nil:
 		return nil, nil, errNone
 	}
-	best, nomination := e.Cache.Nominate(req, best, strategy, timeout)
+	best, nomination := e.Cache.Nominate(req, best, gaveUp, strategy, timeout)
 	switch {
 	case best == nil:
 		return nil, nil, errNone
-	case best.Free:
+	case nomination == nil:
 		return nil, nil, errFree
 	}
 	return best, nomination, nil

@@ -17,11 +17,11 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
-// victim is the pod, if it is still the same.
+// victim is the pod; it is not found either where another has its name by now.
 func (e *Evaluator) victim(v ledger.Victim) (*v1.Pod, error) {
 	pod, err := e.Pods.Pods(v.Namespace).Get(v.Name)
 	if err == nil && string(pod.UID) != v.UID {
-		err = fmt.Errorf("pod %s is another one now", v.Pod)
+		err = apierrors.NewNotFound(v1.Resource("pods"), v.Name)
 	}
 	return pod, err
 }

@@ -53,7 +53,7 @@ func BenchmarkGaveBack(b *testing.B) {
 			r.await(failed, "y")
 			for b.Loop() {
 				r.Reserved("failed")
-				r.GaveBack(failed, Event{Freed: []string{"y"}})
+				r.GaveBack("failed", Event{Freed: []string{"y"}})
 			}
 		})
 	}

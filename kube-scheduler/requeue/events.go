@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/btree"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -44,10 +45,18 @@ type batch[R any] struct {
 // Record has the pods tried that an event may help.
 func (q *Queue[R]) Record(e Event) { q.record(e, "") }
 
-// GaveBack is Record for what the pod gave back that it had reserved. It is no news to the
+// GaveBack is Record for what a pod that waits gave back that it had reserved in its last try. It is no news to the
 // pod itself, to others of its gang, which is reserved and given back as one, nor to pods
 // that were not rejected meanwhile.
-func (q *Queue[R]) GaveBack(pod *v1.Pod, e Event) { q.record(e, giverOf(pod)) }
+func (q *Queue[R]) GaveBack(uid types.UID, e Event) {
+	giver := ""
+	q.with(uid, func(w *waiting[R]) {
+		if w.reserved {
+			giver = w.giver
+		}
+	})
+	q.record(e, giver)
+}
 
 func (q *Queue[R]) record(e Event, giver string) {
 	q.mu.Lock()

@@ -325,15 +325,15 @@ func TestGaveBack(t *testing.T) {
 		r.Reserved("alike")
 	}
 	try()
-	r.GaveBack(failed, Event{Freed: []string{"x"}})
+	r.GaveBack("failed", Event{Freed: []string{"x"}})
 	want(t, "given back", r.after(0), "other")
 	try()
 	r.Record(Event{Freed: []string{"x"}})
-	r.GaveBack(failed, Event{Freed: []string{"x"}})
+	r.GaveBack("failed", Event{Freed: []string{"x"}})
 	want(t, "freed, and given back", r.after(0), "alike", "failed", "mate", "other")
 	try()
 	r.try("alike")
-	r.GaveBack(failed, Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
+	r.GaveBack("failed", Event{Preemptible: map[string][]slot.Name{"x": {{}}}})
 	want(t, "rejected since", r.after(0), "alike", "other")
 }
 
@@ -385,4 +385,23 @@ func TestRun(t *testing.T) {
 		time.Sleep(RetryInterval)
 		want(t, "not finished", activated(), "p")
 	})
+}
+
+// The framework tries a group when one of its pods is activated, and again by itself, but may not come to all of them:
+// those are not activated over and over.
+func TestGroupIsActivatedOnce(t *testing.T) {
+	r, group := newRig(), "g"
+	for _, name := range []string{"p1", "p2"} {
+		p := pod(name)
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+		r.await(p, "x")
+	}
+	r.free("x")
+	want(t, "freed", r.after(0), "p1", "p2")
+	r.try("p1")
+	want(t, "p2 was not tried", r.after(time.Hour))
+	r.free("x")
+	want(t, "freed again", r.after(0), "p1", "p2")
+	r.RetryLater("p2")
+	want(t, "to be tried later", r.after(time.Hour), "p2")
 }

@@ -70,9 +70,14 @@ func (q *Queue[R]) become(w *waiting[R], s state, at time.Time) {
 	}
 }
 
-// activate has the pod activated, and again later, unless it is tried. The caller holds mu.
+// activate has the pod activated, and again later, unless it is tried. The framework tries a group whenever one of
+// it is activated, and again by itself, and may not come to this pod. The caller holds mu.
 func (q *Queue[R]) activate(w *waiting[R], now time.Time, pods map[string]*v1.Pod) {
 	pods[string(w.pod.UID)] = w.pod
+	if w.pod.Spec.SchedulingGroup != nil {
+		q.become(w, rejected, time.Time{})
+		return
+	}
 	if w.state != activated {
 		w.delay = RetryInterval
 	}
@@ -135,15 +140,10 @@ func (q *Queue[R]) finish(w *waiting[R]) {
 	}
 }
 
-// Unfinished records that the try ended before all was looked at, and where the next one goes
-// on. The pod is tried again after RetryInterval, and after twice the time when that does not
-// finish either, up to maxUnfinishedInterval.
+// Unfinished is RetryLater for a try that ended before all was looked at. The next one goes on from there.
 func (q *Queue[R]) Unfinished(uid types.UID, from int) {
-	q.with(uid, func(w *waiting[R]) {
-		w.finished, w.from = false, from
-		q.retryAfter(w, w.backoff(maxUnfinishedInterval))
-		w.givenUp++
-	})
+	q.with(uid, func(w *waiting[R]) { w.from = from })
+	q.RetryLater(uid)
 }
 
 // Reserved records that the pod's try reserved something, or preempted pods for it. If it
@@ -184,9 +184,16 @@ func (q *Queue[R]) RetryWaiting(keys func(string) bool, selects func(*v1.Pod, R)
 
 // RetryLater has the pod tried in a while, past the framework's backoff: no event may follow
 // that would have it tried, and at once it would be tried over and over for as long as
-// nothing changes.
+// nothing changes. That is after RetryInterval, and after twice the time whenever the next try ends so, too,
+// up to maxUnfinishedInterval.
 func (q *Queue[R]) RetryLater(uid types.UID) {
-	q.with(uid, func(w *waiting[R]) { q.retryAfter(w, RetryInterval) })
+	q.with(uid, func(w *waiting[R]) {
+		if w.state != untried {
+			w.finished = false
+			q.retryAfter(w, w.backoff(maxUnfinishedInterval))
+			w.givenUp++
+		}
+	})
 }
 
 // retryAfter has a pod that was tried activated after a while, if it is not to be before. The caller

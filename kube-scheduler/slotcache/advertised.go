@@ -71,13 +71,14 @@ func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
 // of Instances, for claims come a moment after a pod is bound. Reserve has slots kept until the
 // node's claims come, and the pod is bound without an assignment.
 
-// noteMode records whether a node chooses slots itself.
-func (b *Cache) noteMode(node *v1.Node) {
+// noteMode records whether a node chooses slots itself. It reports whether the node has ceased to.
+func (b *Cache) noteMode(node *v1.Node) (ceased bool) {
 	if v1alpha1.ChoosesSlots(node) {
 		b.choosing.Store(node.Name, true)
-	} else {
-		b.choosing.Delete(node.Name)
+		return false
 	}
+	_, ceased = b.choosing.LoadAndDelete(node.Name)
+	return ceased
 }
 
 // ChoosesSlots reports whether the node chooses slots itself. It takes no lock.

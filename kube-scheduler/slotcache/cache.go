@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -45,7 +44,6 @@ type Cache struct {
 	believableFrom time.Time
 	// leftOut is what was last logged of a DeviceSlice's devices that are left out.
 	leftOut map[string]string
-	claimed claimed
 	// snapshot is of the nodes as the scheduler's last snapshot had them.
 	snapshot *snapshot
 	// profiles are the scheduler names whose pods this process schedules, with their
@@ -57,16 +55,6 @@ type Cache struct {
 	unclaimed      map[string]*unclaimed
 	unclaimedSoFar int
 	leads          bool
-}
-
-// claimed is what the cache knows of SlotClaims beside the ledger: how far the watch is,
-// since this scheduler's own claims are entered ahead of it.
-type claimed struct {
-	// asOf is the resource version up to which the watch has shown them.
-	asOf string
-	// released are the UIDs of claims that were deleted here, until the watch has
-	// shown that: it may show them created yet.
-	released map[types.UID]bool
 }
 
 // Read calls f with the ledger, which f must neither change nor keep.

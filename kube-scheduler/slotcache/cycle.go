@@ -35,6 +35,7 @@ type Cycle struct {
 	expected map[string]*ledger.Request
 	// group are the pods that are placed together with this one, nil when it is placed alone.
 	group  *Group
+	Joined ledger.Assignment // what Join gave last
 	drafts *drafts
 }
 

@@ -68,7 +68,7 @@ func (r *handoverRig) assume(pod *v1.Pod) bool {
 	if err != nil {
 		r.Fatal(err)
 	}
-	_, shortfall, err := r.Assume(req, "node-a", ledger.Spread)
+	_, shortfall, err := r.Assume(req, "node-a", ledger.Spread, nil)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package slotcache
 
 import (
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
@@ -17,9 +16,9 @@ func (b *Cache) record(event ledger.Event) {
 
 // gaveBack is record for what the pod gave back that it had reserved or was nominated for.
 // The caller holds mu.
-func (b *Cache) gaveBack(pod *v1.Pod, event ledger.Event) {
+func (b *Cache) gaveBack(pod types.UID, event ledger.Event) {
 	b.Queue.GaveBack(pod, b.eventOf(event))
-	b.follow(event, string(pod.UID))
+	b.follow(event, string(pod))
 }
 
 // follow has pods tried that lost what they were nominated for, or may take all of it now,

@@ -30,7 +30,7 @@ func (g *Group) Clone() fwk.StateData { return g }
 func (g *Group) empty() bool { return g == nil || len(g.members) == 0 }
 
 // Join gives the cycle's pod what it needs on the node beside those that have joined before, or
-// says what is missing.
+// says what is missing. Assume is to be told of what it gave: the pods of a composite group are reserved in any order.
 func (c *Cycle) Join(node string, strategy ledger.Strategy) *ledger.Shortfall {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
@@ -38,6 +38,7 @@ func (c *Cycle) Join(node string, strategy ledger.Strategy) *ledger.Shortfall {
 	if shortfall == nil {
 		c.group.members = append(c.group.members, member{c.Request.UID, node, a})
 		c.group.changes++
+		c.Joined = a
 	}
 	return shortfall
 }

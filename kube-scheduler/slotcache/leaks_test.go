@@ -13,13 +13,11 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// Nothing is remembered of what has gone: pods that were nominated, claims that were released
-// here, slices of which devices were left out.
+// Nothing is remembered of what has gone: pods that were nominated, slices of which devices were left out.
 func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 	logger, _ := ktesting.NewTestContext(t)
 	b := New(logger, testclock.NewFakeClock(time.Now()), nil)
 	hash := slot.InstanceHash("dev", true, "", slot.ShortHash)
-	instance := slot.InstanceName("cam", hash)
 	b.SetConfiguration(configuration("cam"))
 	device := v1alpha1.Device{Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}, ID: "dev", Hash: hash, Shared: true}
 	wrong := device
@@ -32,17 +30,9 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 		p.Status.NominatedNodeName = "node-a"
 		b.SetPod(p)
 	}
-	name, err := slot.Parse(instance + "-0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := v1alpha1.NewSlotClaim(name, v1alpha1.SlotClaimSpec{NodeName: "node-a", Holder: "x"}, v1alpha1.NodeOwner("node-a", ""))
-	c.UID, c.ResourceVersion = "c-uid", "5"
-	b.ClaimSeen(c)
-	b.ClaimGone(c)
-	if len(b.nominations) != 2 || len(b.withoutSlots()) != 1 || len(b.claimed.released) != 1 || len(b.leftOut) != 1 {
-		t.Fatalf("known are %d nominations, %d without slots, %d released claims, %d slices with devices left out; want 2, 1, 1, 1",
-			len(b.nominations), len(b.withoutSlots()), len(b.claimed.released), len(b.leftOut))
+	if len(b.nominations) != 2 || len(b.withoutSlots()) != 1 || len(b.leftOut) != 1 {
+		t.Fatalf("known are %d nominations, %d without slots, %d slices with devices left out; want 2, 1, 1",
+			len(b.nominations), len(b.withoutSlots()), len(b.leftOut))
 	}
 	for _, p := range nominees {
 		b.DeletePod(p)
@@ -53,14 +43,12 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 	}
 	kept.DeletePod(asking("p", "cam"))
 	kept.Forget(asking("q", "cam"))
-	kept.SetClaim(kept.claim(kept.kept("r")[0], "node-a"), false)
+	kept.SetClaim(kept.claim(kept.kept("r")[0], "node-a"))
 	if len(kept.unclaimed) != 0 {
 		t.Errorf("pods are remembered for which nothing is kept: %v", kept.unclaimed)
 	}
-	b.SetClaim(c, false)
-	b.DeleteClaim(c)
 	b.DeleteSlice("bad")
-	if n := len(b.nominations) + len(b.claimed.released) + len(b.leftOut); n != 0 {
-		t.Errorf("%d are remembered: nominations %v, claims %v, slices %v", n, b.nominations, b.claimed.released, b.leftOut)
+	if n := len(b.nominations) + len(b.leftOut); n != 0 {
+		t.Errorf("%d are remembered: nominations %v, slices %v", n, b.nominations, b.leftOut)
 	}
 }

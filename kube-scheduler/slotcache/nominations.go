@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Nomination is of a pod that is nominated to a node, by this plugin's preemption or, as the pod's
@@ -41,8 +42,9 @@ const (
 // Nominate reserves the slots of the preemption for the pod, and makes its victims known, until
 // the pod is bound, gone, or the timeout passes. What was found without the lock is confirmed
 // first: nil if that fails, or if the pod waits no longer. Nothing is reserved then, nor of a preemption
-// that is Free, and the pod is tried again.
-func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy ledger.Strategy, timeout time.Duration) (*ledger.Preemption, *Nomination) {
+// that is Free unless free slots are to be reserved, too. Where the slots are free the pod is tried again.
+func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, free bool, strategy ledger.Strategy,
+	timeout time.Duration) (*ledger.Preemption, *Nomination) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	uid := types.UID(req.UID)
@@ -50,14 +52,16 @@ func (b *Cache) Nominate(req *ledger.Request, found *ledger.Preemption, strategy
 		return nil, nil // it was deleted meanwhile
 	}
 	found = b.ledger.Preempt(strategy, found.Node, req.WithNewBudget(), found.Victims)
-	if found == nil || found.Free {
-		// If free, Filter had others expected there, or the slots were given back since. They take
-		// what they want first; no event of the ledger follows to activate this pod.
-		b.Queue.RetryLater(uid)
-		return found, nil
+	var n *Nomination
+	if found != nil && (free || !found.Free) {
+		n = &Nomination{req: req, node: found.Node}
+		b.reserve(n, found.Assignment, timeout)
 	}
-	n := &Nomination{req: req, node: found.Node}
-	b.reserve(n, found.Assignment, timeout)
+	if found == nil || found.Free {
+		// If free, Filter had others expected there, the slots were given back since, or Filter has not come to
+		// them. Others take what they want first; no event of the ledger follows to activate this pod.
+		b.Queue.RetryLater(uid)
+	}
 	return found, n
 }
 
@@ -85,7 +89,7 @@ func (b *Cache) EndNomination(pod *v1.Pod) {
 func (b *Cache) endNomination(pod *v1.Pod) {
 	uid := string(pod.UID)
 	b.forgetNomination(uid)
-	b.gaveBack(pod, b.ledger.ClearNomination(uid))
+	b.gaveBack(pod.UID, b.ledger.ClearNomination(uid))
 }
 
 // NominatedNode is the node on which slots are reserved for the pod, "" for none.
@@ -165,9 +169,7 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	// Its victims are known as such once they are being deleted.
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
 		b.reserve(&Nomination{req: req, node: node, byOther: pod}, p.Assignment, timeout)
-		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
-			b.Queue.RetryLater(pod.UID)
-		}
+		b.retryIfReady(uid)
 		return
 	}
 	if n == nil || n.node != node {
@@ -181,12 +183,29 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	n.byOther = pod
 }
 
-// withoutSlots are the nominations by other plugins, to one of the nodes if any are given, for which
-// the ledger reserves nothing, and which are not over. The caller holds mu.
-func (b *Cache) withoutSlots(nodes ...string) (found []*Nomination) {
+// RetryIfReady has the nominated pod tried again if it may take all that is reserved for it: nothing more
+// comes that would have it tried.
+func (b *Cache) RetryIfReady(uid types.UID) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	b.retryIfReady(string(uid))
+}
+
+// retryIfReady is RetryIfReady for who holds mu.
+func (b *Cache) retryIfReady(uid string) {
+	if b.ledger.Ready(uid) {
+		b.Queue.RetryLater(types.UID(uid))
+	}
+}
+
+// withoutSlots are the nominations by other plugins for which the ledger reserves nothing, and which are not
+// over: to nodes that reach a device of the slots, if any are given. A gang preempts pods for those on whichever
+// node. The caller holds mu.
+func (b *Cache) withoutSlots(of ...slot.Name) (found []*Nomination) {
 	for uid, n := range b.nominations {
+		reached := func(s slot.Name) bool { return b.ledger.Reaches(n.node, s.Instance) }
 		if n.byOther != nil && n.state != expired && b.ledger.Nominated(uid) == "" &&
-			(len(nodes) == 0 || slices.Contains(nodes, n.node)) {
+			(len(of) == 0 || slices.ContainsFunc(of, reached)) {
 			found = append(found, n)
 		}
 	}

@@ -69,8 +69,12 @@ func (b *Cache) noteKind(name string) {
 func (b *Cache) SetNode(node *v1.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.noteMode(node)
+	// To a node that chooses slots, or is not there, pods that wait for what it reaches did not come.
+	comes := b.noteMode(node) || b.ledger.OnlyReports(node.Name)
 	b.record(b.ledger.SetNode(node.Name, node.Labels))
+	if comes {
+		b.record(b.ledger.Renew(node.Name))
+	}
 }
 
 // DeleteNode forgets a node.
@@ -92,7 +96,7 @@ func sameLabels[T metav1.Object](a, b T) bool { return maps.Equal(a.GetLabels(),
 func (b *Cache) SliceFeed() *informer.Feed[*v1alpha1.DeviceSlice] {
 	return &informer.Feed[*v1alpha1.DeviceSlice]{
 		Names:   func(visit func(string)) { b.Read(func(l *ledger.Ledger) { l.EachSlice(visit) }) },
-		Set:     func(s *v1alpha1.DeviceSlice, _ bool) { b.SetSlice(s) },
+		Set:     b.SetSlice,
 		Deleted: func(s *v1alpha1.DeviceSlice) { b.DeleteSlice(s.Name) },
 		Missing: b.DeleteSlice,
 		// What containers get of the devices, and what people read.

@@ -16,10 +16,12 @@ import (
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
 
-// SetPod follows a pod from waiting to bound to ended.
+// SetPod follows a pod from waiting to bound to ended. One that is deleted before it is bound, and stays for its
+// finalizers, is not bound any more.
 func (b *Cache) SetPod(pod *v1.Pod) {
 	switch {
-	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed,
+		pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 		b.DeletePod(pod)
 	case pod.Spec.NodeName == "":
 		b.await(pod)
@@ -52,7 +54,7 @@ func (b *Cache) Expect(pods corelisters.PodLister, pod *v1.Pod, req *ledger.Requ
 	defer b.mu.Unlock()
 	// A pod that the informer has deleted would never be forgotten again.
 	live, err := pods.Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || live.UID != pod.UID || live.Spec.NodeName != "" {
+	if err != nil || live.UID != pod.UID || live.Spec.NodeName != "" || live.DeletionTimestamp != nil {
 		return nil
 	}
 	w := b.enter(live, req)
@@ -105,7 +107,7 @@ func (b *Cache) observe(pod *v1.Pod) {
 	}
 	b.record(event)
 	if pod.DeletionTimestamp != nil && b.ledger.SetTerminating(string(pod.UID)) { // its status may change many times yet
-		for _, n := range b.withoutSlots(pod.Spec.NodeName) {
+		for _, n := range b.withoutSlots(b.ledger.Holds(string(pod.UID))...) {
 			b.followNomination(n.byOther, n.req)
 		}
 	}
@@ -118,19 +120,26 @@ func (b *Cache) DeletePod(pod *v1.Pod) {
 	b.Queue.Delete(pod.UID)
 	b.clearNomination(string(pod.UID))
 	b.tellReleased(pod, "Released slots")
+	held := b.ledger.Holds(string(pod.UID))
 	b.record(b.ledger.Remove(string(pod.UID)))
-	for _, n := range b.withoutSlots(pod.Spec.NodeName) { // what the pod had may have gone to another
+	if len(held) == 0 {
+		return
+	}
+	for _, n := range b.withoutSlots(held...) { // what the pod had may have gone to another
 		b.Queue.RetryNow(n.byOther.UID)
 	}
 }
 
-// Assume picks slots for the request on the node and makes the pod hold them. The Shortfall
-// says that they are gone since they were looked for.
-func (b *Cache) Assume(req *ledger.Request, node string, strategy ledger.Strategy) (ledger.Assignment, *ledger.Shortfall, error) {
+// Assume picks slots for the request on the node and makes the pod hold them: those that it is to have,
+// where they are free, and else others; nil for any. The Shortfall says that they are gone since they were looked for.
+func (b *Cache) Assume(req *ledger.Request, node string, strategy ledger.Strategy, chosen ledger.Assignment) (
+	a ledger.Assignment, shortfall *ledger.Shortfall, err error) {
 	start := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a, shortfall := b.ledger.Draft(strategy, req.Pod).Fit(node, req)
+	if a = chosen; a == nil || !b.ledger.FreeFor(req.Pod, a) {
+		a, shortfall = b.ledger.Draft(strategy, req.Pod).Fit(node, req)
+	}
 	result := "taken"
 	if shortfall != nil {
 		result = "short"
@@ -163,7 +172,7 @@ func (b *Cache) Forget(pod *v1.Pod) {
 	if !b.ledger.Bound(uid) {
 		b.tellReleased(pod, "Released slots of a pod that was not bound")
 	}
-	b.gaveBack(pod, b.ledger.Forget(uid))
+	b.gaveBack(pod.UID, b.ledger.Forget(uid))
 	if u := b.unclaimed[uid]; u != nil && !u.bound {
 		b.endNomination(pod)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -41,7 +40,6 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 		late:        make(chan struct{}),
 		ledger:      ledger.New(),
 		leftOut:     map[string]string{},
-		claimed:     claimed{released: map[types.UID]bool{}},
 		profiles:    map[string]*config.ConfigurationResourcesArgs{},
 		nominations: map[string]*Nomination{},
 		unclaimed:   map[string]*unclaimed{},

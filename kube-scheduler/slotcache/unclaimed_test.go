@@ -108,14 +108,14 @@ func TestKeepUntilClaimed(t *testing.T) {
 		"another node takes one of two slots: the pod keeps two": {1, func(c *choosers) {
 			c.keep(twoSlots("two"), "node-a")
 			c.keep(asking("one", "cam"), "node-b")
-			c.SetClaim(c.claim(c.kept("two")[0], "node-b"), false)
+			c.SetClaim(c.claim(c.kept("two")[0], "node-b"))
 		}, 2, 0},
 		"a claim of any Instance does not serve who asked for one by name": {1, func(c *choosers) {
 			c.keep(asking("named", c.cameras[0]), "node-a")
 			c.keep(asking("any", "cam"), "node-a")
 			for _, camera := range c.cameras[1:] {
 				if other := (slot.Name{Instance: camera}); c.kept("any")[0] != other {
-					c.SetClaim(c.claim(other, "node-a"), false)
+					c.SetClaim(c.claim(other, "node-a"))
 				}
 			}
 			if want := []slot.Name{{Instance: c.cameras[0]}}; !slices.Equal(c.kept("named"), want) {
@@ -127,19 +127,18 @@ func TestKeepUntilClaimed(t *testing.T) {
 			pod.Spec.InitContainers = []v1.Container{*pod.Spec.Containers[0].DeepCopy()}
 			pod.Spec.InitContainers[0].Name = "init"
 			c.keep(pod, "node-a")
-			c.SetClaim(c.claim(slot.Name{Instance: c.cameras[0], Index: 2}, "node-a"), false)
+			c.SetClaim(c.claim(slot.Name{Instance: c.cameras[0], Index: 2}, "node-a"))
 		}, 0, 8},
-		"a claim is met before the watch shows it": {3, func(c *choosers) {
+		"a claim is shown again": {3, func(c *choosers) {
 			c.keep(asking("p", "cam"), "node-a")
 			c.keep(asking("q", "cam"), "node-a")
 			claim := c.claim(slot.Name{Instance: c.cameras[0], Index: 2}, "node-a")
-			c.ClaimSeen(claim)
-			c.SetClaim(claim, false)
-			c.SetClaim(claim, true)
+			c.SetClaim(claim)
+			c.SetClaim(claim)
 		}, 1, 7},
 		"a claim that does not count": {1, func(c *choosers) {
 			c.keep(asking("p", "cam"), "node-a")
-			c.SetClaim(c.claim(slot.Name{Instance: c.cameras[0], Index: 7}, "node-a"), false)
+			c.SetClaim(c.claim(slot.Name{Instance: c.cameras[0], Index: 7}, "node-a"))
 		}, 1, 2},
 		"the answer to its Binding is lost": {1, func(c *choosers) {
 			pod := asking("p", "cam")
@@ -152,7 +151,7 @@ func TestKeepUntilClaimed(t *testing.T) {
 			pod := asking("p", "cam")
 			c.keep(pod, "node-a")
 			c.SetPod(onNode(pod, "node-b"))
-			c.SetClaim(c.claim(c.kept("p")[0], "node-b"), false)
+			c.SetClaim(c.claim(c.kept("p")[0], "node-b"))
 		}, 0, 2},
 		"more important pods cannot take it": {1, func(c *choosers) {
 			c.keep(asking("p", "cam"), "node-a")
