@@ -1,7 +1,6 @@
 package devicepluginmode
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -171,23 +169,8 @@ func (p *Plugins) instance(name string, capacity int, usable bool) *deviceids.In
 	onlyHere := seen && claims.OnlyHere(p.Node, name, device)
 	for _, c := range p.others(name) {
 		if s, err := c.Slot(); err == nil && (!onlyHere || c.Spec.NodeName == p.Node) {
-			in.Others[s.Index] = whose(c)
+			in.Others[s.Index] = "claimed by " + c.HeldBy()
 		}
 	}
 	return in
-}
-
-// whose says who has a claim.
-func whose(c *v1alpha1.SlotClaim) string {
-	pod := c.Annotations[v1alpha1.PodAnnotation]
-	if c.Spec.Pod != nil {
-		pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
-	}
-	if claim := c.Spec.ResourceClaim; claim != nil {
-		return fmt.Sprintf("claimed by ResourceClaim %s/%s on node %s", claim.Namespace, claim.Name, c.Spec.NodeName)
-	}
-	if pod != "" {
-		return fmt.Sprintf("claimed by pod %s on node %s", pod, c.Spec.NodeName)
-	}
-	return fmt.Sprintf("claimed by device %q of node %s", c.Spec.Holder, c.Spec.NodeName)
 }

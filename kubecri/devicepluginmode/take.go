@@ -172,7 +172,9 @@ type conflict struct {
 	by   *v1alpha1.SlotClaim
 }
 
-func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, whose(c.by)) }
+func (c conflict) Error() string {
+	return fmt.Sprintf("slot %s is claimed by %s", c.slot, c.by.HeldBy())
+}
 
 // claim makes the slots this node's. It returns those that it wrote, also with an error.
 func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {

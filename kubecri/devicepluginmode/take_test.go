@@ -16,7 +16,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
@@ -171,7 +170,7 @@ func TestAnotherNodeWasFaster(t *testing.T) {
 	if _, err := there.allocate(t.Context(), east(), []string{lowest}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := here.allocate(t.Context(), east(), []string{lowest}); err == nil || !strings.Contains(err.Error(), lowest+" is claimed by device") || !strings.Contains(err.Error(), "of node b") {
+	if _, err := here.allocate(t.Context(), east(), []string{lowest}); err == nil || !strings.Contains(err.Error(), lowest+" is claimed by a pod that is not known") || !strings.Contains(err.Error(), "on node b") {
 		t.Errorf("got %v", err)
 	}
 	// The node has learnt of the claim, by the conflict and not by its watch.
