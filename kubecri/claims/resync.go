@@ -153,8 +153,9 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 			continue
 		}
 		if u := c.userOf(ctx, container, listed.Sandboxes[container.PodSandboxId].GetAnnotations()); u != nil {
+			u.exited = container.State == runtimeapi.ContainerState_CONTAINER_EXITED
 			// What a former process has stopped is as what this one has.
-			u.ended = container.State == runtimeapi.ContainerState_CONTAINER_EXITED && c.fence.hasPromised(u)
+			u.ended = u.exited && c.fence.hasPromised(u)
 			users = append(users, u)
 		}
 	}

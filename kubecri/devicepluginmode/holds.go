@@ -162,7 +162,7 @@ func (p *Plugins) holds(instance string) []held {
 func (p *Plugins) instance(name string, capacity int, usable bool) *deviceids.Instance {
 	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
 	for _, h := range p.holds(name) {
-		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level})
+		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level, Lives: h.Lives})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
 	device, seen := p.seenDevice(name)
