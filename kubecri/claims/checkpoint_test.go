@@ -173,7 +173,8 @@ func TestCheckpointHasAClaimThatIsHeldAgain(t *testing.T) {
 	awaitCheckpoint(t, path, name.String())
 }
 
-// So is one that a pod holds: its sandbox is made anew while the API server does not answer.
+// The checkpoint also has a claim again that a pod holds, whose sandbox is made anew while the API server refuses
+// what is written.
 func TestCheckpointHasAClaimThatAPodHoldsAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
 	a := newAPI(t, 1, nil)

@@ -94,8 +94,8 @@ func TestListensAgainWhenTheStreamEnds(t *testing.T) {
 	f.runtime.events <- event("c9", deleted) // and somebody listens
 }
 
-// A container that starts, and of which nobody here has heard, is looked for at once, and not only at the next resync,
-// which is an hour away: its pod may be deleted by force while it runs, and its slot stays its own.
+// A container that starts, and of which nobody here has heard, is looked for at once, and not only at the next resync:
+// its pod may be deleted by force while it runs, and its slot stays its own.
 func TestWhatStartsUnheardOf(t *testing.T) {
 	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse)}
 	var listed atomic.Int32
