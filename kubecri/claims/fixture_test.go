@@ -194,7 +194,7 @@ type setup struct {
 	believable func(context.Context) error
 	// heldChanged is of Config.
 	heldChanged func()
-	logger     *klog.Logger // what Run logs to, if set
+	logger      *klog.Logger // what Run logs to, if set
 	// hangs, if set, is called before each renewal of the Lease.
 	hangs func(context.Context)
 	// inspect is of Config.

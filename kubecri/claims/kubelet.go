@@ -136,7 +136,7 @@ type Holding struct {
 	Use
 	Claim *v1alpha1.SlotClaim // nil where somebody has deleted it, and a container uses the slot
 	Used  bool                // by a container
-	Lives bool                // the container: it has not exited
+	Lives bool                // and that has not exited
 }
 
 // Holdings are the slots that ids of the kubelet's hold of the Instance, or of all for "". While the API server

@@ -142,7 +142,9 @@ func (p *Plugins) holds(instance string) []held {
 		there[h.Slot] = true
 		configuration, _ := slot.SplitInstance(h.Slot.Instance)
 		resource := resourceOf(configuration, h.Slot.Instance, h.Level)
-		h.Used = h.Used || len(listed[resource][h.Holder]) > 0
+		if len(listed[resource][h.Holder]) > 0 {
+			h.Used, h.Lives = true, true
+		}
 		all = append(all, held{Holding: h, resource: resource})
 	}
 	for _, h := range p.claims.Holdings(instance) {
@@ -162,7 +164,7 @@ func (p *Plugins) holds(instance string) []held {
 func (p *Plugins) instance(name string, capacity int, usable bool) *deviceids.Instance {
 	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
 	for _, h := range p.holds(name) {
-		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level, Lives: h.Lives})
+		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level, InUse: h.Lives})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
 	device, seen := p.seenDevice(name)

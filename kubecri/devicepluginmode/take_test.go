@@ -308,6 +308,27 @@ func TestPodDeletedByForce(t *testing.T) {
 	}
 }
 
+// The kubelet may give out what it lists a pod with: while its pod-resources are read it forgets what it is about to
+// give. No second pod gets the slot, until the first is gone.
+func TestDeviceOfAnotherPod(t *testing.T) {
+	r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+		t.Fatal(err)
+	}
+	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "default", Containers: []*podresourcesapi.ContainerResources{{
+		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
+	if err := r.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err == nil || !strings.Contains(err.Error(), "another pod has it") {
+		t.Errorf("its slot is given to another pod, error %v", err)
+	}
+	r.machine.listed = nil
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
+		t.Errorf("once it is gone: %v", err)
+	}
+}
+
 // T5.8: the kubelet has its answer within our patience.
 func TestAPIServerCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

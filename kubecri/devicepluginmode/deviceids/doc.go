@@ -73,7 +73,7 @@ func (r *Resource) kind() string {
 type place struct {
 	instance *Instance
 	slot     slot.Name
-	lives    bool
+	inUse    bool
 }
 
 // Instance is a device that this node sees, or holds slots of.
@@ -94,7 +94,7 @@ type Hold struct {
 	Index int
 	ID    string // of the kubelet's device
 	Level v1alpha1.Level
-	Lives bool // a container has it that has not exited
+	InUse bool // a container has it that has not exited, or a pod that the kubelet knows
 }
 
 func (in *Instance) slot(index int) slot.Name { return slot.Name{Instance: in.Name, Index: index} }
@@ -166,7 +166,7 @@ func (r *Resource) held(id string) (*Instance, slot.Name, bool) {
 				if !before {
 					p = place{instance: in, slot: in.slot(h.Index)}
 				}
-				p.lives = p.lives || h.Lives
+				p.inUse = p.inUse || h.InUse
 				r.places[h.ID] = p
 			}
 		}
@@ -175,12 +175,13 @@ func (r *Resource) held(id string) (*Instance, slot.Name, bool) {
 	return p.instance, p.slot, ok
 }
 
-// inUse returns an error for an id of which a container has not exited. The kubelet gives out again what a pod has that
-// was deleted by force, while its containers run (kubernetes/kubernetes#104824).
+// inUse returns an error for an id that is in use. The kubelet gives out again what a pod has that was deleted by
+// force, while its containers run (kubernetes/kubernetes#104824), and what it is giving to one pod while its
+// pod-resources are read and another pod ends (UpdateAllocatedDevices).
 func (r *Resource) inUse(id string) error {
-	if _, name, ok := r.held(id); ok && r.places[id].lives {
-		return fmt.Errorf("device %q is in use: a container with slot %s has not ended, and its pod is gone "+
-			"(deleted by force?); create the pod again once it has", id, name)
+	if _, name, ok := r.held(id); ok && r.places[id].inUse {
+		return fmt.Errorf("device %q is in use: another pod has it, or was deleted by force and a container of it "+
+			"with slot %s has not ended; create the pod again", id, name)
 	}
 	return nil
 }
