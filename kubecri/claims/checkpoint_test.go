@@ -173,6 +173,21 @@ func TestCheckpointHasAClaimThatIsHeldAgain(t *testing.T) {
 	awaitCheckpoint(t, path, name.String())
 }
 
+// The checkpoint also has a claim again that a pod holds, whose sandbox is made anew while the API server refuses
+// what is written.
+func TestCheckpointHasAClaimThatAPodHoldsAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	a := newAPI(t, 1, nil)
+	f := start(t, a, &fakeRuntime{}, setup{checkpoint: path})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	awaitCheckpoint(t, path, "cam-a1-0")
+	a.set(func(string, func() error) error { return apierrors.NewTooManyRequests("later", 1) })
+	f.remove("c1")
+	awaitCheckpoint(t, path)
+	f.mustCreate(t, "c2", "u1", "cam", "cam-a1-0")
+	awaitCheckpoint(t, path, "cam-a1-0")
+}
+
 // A checkpoint that cannot be read is as none, and is written anew.
 func TestCorruptCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")

@@ -28,6 +28,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/metrics"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/assignment"
 	clientset "github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	kubeslotinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
@@ -86,9 +87,6 @@ type Config struct {
 	// whenever they have been listed. It returns the ids of those that were created
 	// without their devices: they use no slots.
 	Inspect func(ctx context.Context, containers []*runtimeapi.Container, sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool
-	// Lacks, if set, reports whether a container that has started was created without its
-	// devices. Inspect is shown it then, as soon as the runtime has been listed.
-	Lacks func(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) bool
 	// Checkpoint is the path of the file that keeps the claims and their devices for
 	// the next process; "" for none. Its directory exists. Device, then required, returns the
 	// device behind an Instance as the node sees it now; false when it does not, or not yet. It
@@ -221,6 +219,18 @@ func (c *Claims) Run(ctx context.Context) {
 // Removed says that the runtime has removed a container or a sandbox, or has stopped a sandbox: none of its
 // containers can start again. It returns at once; claims are released as soon as the API server takes it.
 func (c *Claims) Removed(id string) { c.enqueue(c.containers.remove(id)) }
+
+// Started says that a container has started, or is about to. One that was assigned something and is not known was
+// created past us, or while nobody here heard of it: the runtime is asked soon. It returns at once.
+func (c *Claims) Started(id string, pod Pod, name string, podAnnotations map[string]string) {
+	if c.containers.has(id) {
+		return
+	}
+	assigned, err := assignment.OfContainer(podAnnotations, pod.UID, c.config.Node, name)
+	if err == nil && assigned.Info != nil {
+		c.Resync()
+	}
+}
 
 // Resync asks the runtime soon what containers there are.
 func (c *Claims) Resync() { c.relist.Send() }

@@ -137,7 +137,9 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 			continue
 		}
 		there[u.id] = true
-		if c.byID[u.id] == nil {
+		if known := c.byID[u.id]; known != nil {
+			known.exited = u.exited
+		} else {
 			c.add(u)
 			c.byID[u.id] = u
 			for name := range u.slots {
@@ -197,6 +199,37 @@ func (c *containers) use(name slot.Name) use {
 		return cmp.Or(cmp.Compare(a.slots[name].Holder, b.slots[name].Holder), cmp.Compare(a.name, b.name))
 	})
 	return s
+}
+
+// usedAs reports whether a container uses the slot, and holds it so, and whether one of these has not exited.
+func (c *containers) usedAs(name slot.Name, as Use) (used, lives bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for u := range c.bySlot[name] {
+		if u.slots[name] == as {
+			used, lives = true, lives || !u.exited
+		}
+	}
+	return used, lives
+}
+
+// usesOf returns how containers use the slots of the Instance, or of all for "".
+func (c *containers) usesOf(instance string) map[slot.Name]Use {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := map[string]map[slot.Name]bool{instance: c.byInstance[instance]}
+	if instance == "" {
+		of = c.byInstance
+	}
+	uses := map[slot.Name]Use{}
+	for _, names := range of {
+		for name := range names {
+			for u := range c.bySlot[name] {
+				uses[name] = u.slots[name]
+			}
+		}
+	}
+	return uses
 }
 
 // inUse returns how many slots are in use, by the name of their Configuration.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+	kubelettypes "k8s.io/kubelet/pkg/types"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 )
@@ -18,14 +19,14 @@ import (
 // has no events.
 func (c *Claims) eventLoop(ctx context.Context) {
 	crilist.Follow(ctx, crilist.Followed{Runtime: c.config.Runtime, Clock: c.config.Clock, Otherwise: c.config.Resync,
-		Happened: func(e *runtimeapi.ContainerEventResponse) { c.happened(ctx, e) }, Missed: c.Resync})
+		Happened: c.happened, Missed: c.Resync})
 }
 
 // happened is called with each event, of a container or of a sandbox. An end is
 // no proof that the slots are free: the kubelet restarts a container in a ready
 // sandbox, and containers may outlive their sandbox's process. So the runtime is
 // asked.
-func (c *Claims) happened(ctx context.Context, event *runtimeapi.ContainerEventResponse) {
+func (c *Claims) happened(event *runtimeapi.ContainerEventResponse) {
 	id := event.ContainerId
 	if c.config.Kubelet != nil { // the kubelet says what an end means
 		created := event.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT
@@ -42,27 +43,13 @@ func (c *Claims) happened(ctx context.Context, event *runtimeapi.ContainerEventR
 			c.Resync()
 		}
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		if c.lacks(ctx, event) {
-			c.Resync() // which has Inspect see to it
+		for _, s := range event.ContainersStatuses {
+			if s.GetId() == id {
+				c.Started(id, PodOf(s.Labels), kubelettypes.GetContainerName(s.Labels),
+					event.GetPodSandboxStatus().GetAnnotations())
+			}
 		}
 	}
-}
-
-// lacks reports whether the container that has started was created without its devices.
-func (c *Claims) lacks(ctx context.Context, event *runtimeapi.ContainerEventResponse) bool {
-	if c.config.Lacks == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
-	for _, s := range event.ContainersStatuses {
-		if s.GetId() == event.ContainerId {
-			started := &runtimeapi.Container{Id: s.Id, PodSandboxId: event.GetPodSandboxStatus().GetId(), State: s.State,
-				CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations}
-			return c.config.Lacks(ctx, started, event.GetPodSandboxStatus().GetAnnotations())
-		}
-	}
-	return false // a sandbox
 }
 
 // drainPoll is how often Drain looks whether all is released.

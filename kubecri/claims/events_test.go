@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
@@ -93,41 +94,46 @@ func TestListensAgainWhenTheStreamEnds(t *testing.T) {
 	f.runtime.events <- event("c9", deleted) // and somebody listens
 }
 
-// A container that starts past us is shown to Inspect when the runtime says that it has
-// started, and not only at the next resync, which is an hour away.
-func TestWhatStartsPastUsIsLookedAtUponItsEvent(t *testing.T) {
+// A container that starts, and of which nobody here has heard, is looked for at once, and not only at the next resync:
+// its pod may be deleted by force while it runs, and its slot stays its own.
+func TestWhatStartsUnheardOf(t *testing.T) {
 	r := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse)}
-	var inspected atomic.Int32
-	f := start(t, newAPI(t, 1, nil), r, setup{
+	var listed atomic.Int32
+	pod := boundPod(t, "u1", "cam", "cam-a1-0")
+	client := kubefake.NewClientset(pod)
+	f := start(t, newAPI(t, 1, map[string]string{"cam-a1-0": "CL u1 node-a"}), r, setup{pods: client,
 		inspect: func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool {
-			inspected.Add(1)
+			listed.Add(1)
 			return nil
-		},
-		lacks: func(_ context.Context, c *runtimeapi.Container, podAnnotations map[string]string) bool {
-			if c.PodSandboxId != "box" || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING || c.CreatedAt != 7 || podAnnotations["of"] != "the pod" {
-				t.Errorf("asked about %v of a pod with annotations %v", c, podAnnotations)
-			}
-			return c.Labels["name"] == "past" && c.Annotations["given"] == ""
 		}})
-	started := func(id, given string) *runtimeapi.ContainerEventResponse {
+	started := func(id, name string) *runtimeapi.ContainerEventResponse {
 		e := event(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
-		e.PodSandboxStatus = &runtimeapi.PodSandboxStatus{Id: "box", Annotations: map[string]string{"of": "the pod"}}
-		for _, id := range []string{"other", id} {
-			e.ContainersStatuses = append(e.ContainersStatuses, &runtimeapi.ContainerStatus{Id: id, CreatedAt: 7, State: runtimeapi.ContainerState_CONTAINER_RUNNING,
-				Labels: map[string]string{"name": id}, Annotations: map[string]string{"given": given}})
-		}
+		e.PodSandboxStatus = &runtimeapi.PodSandboxStatus{Id: "box-u1", Annotations: pod.Annotations}
+		e.ContainersStatuses = []*runtimeapi.ContainerStatus{{Id: "other"}, {Id: id, Labels: map[string]string{
+			"io.kubernetes.pod.uid": "u1", "io.kubernetes.container.name": name}}}
 		return e
 	}
-	before := inspected.Load()
-	r.events <- event("box", runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT) // a sandbox
-	r.events <- started("past", "its device")
-	r.events <- started("other", "")
+	before := listed.Load()
+	r.events <- started("box-u1", "") // the sandbox
+	r.events <- started("c0", "side")
 	r.events <- event("another", deleted) // so all before has been handled
-	if n := len(f.relist) + int(inspected.Load()-before); n != 0 {
-		t.Errorf("the runtime is listed for containers that lack nothing")
+	if n := len(f.relist) + int(listed.Load()-before); n != 0 {
+		t.Error("the runtime is listed for a container that was assigned nothing")
 	}
-	r.events <- started("past", "")
-	await.That(t, "the containers to be inspected", func() bool { return inspected.Load() > before })
+	r.add(t, "c1", "u1", "cam", "cam-a1-0")
+	r.events <- started("c1", "main")
+	await.That(t, "the container to be known", func() bool { return f.containers.has("c1") })
+	if err := client.Tracker().Delete(pods, pod.Namespace, pod.Name); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the pod's end to be seen", func() bool { return len(f.entitlements(mustSlot(t, "cam-a1-0"))) == 0 })
+	f.still(t, "cam-a1-0", "CL u1 node-a")
+	before = listed.Load()
+	r.events <- started("c1", "main")
+	r.events <- event("another", deleted)
+	if n := len(f.relist) + int(listed.Load()-before); n != 0 {
+		t.Error("the runtime is listed for a container that is known")
+	}
 }
 
 // CRI-O has events only with enable_pod_events, and else ends each stream at once: asked

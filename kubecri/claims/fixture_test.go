@@ -23,6 +23,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -193,11 +194,11 @@ type setup struct {
 	believable func(context.Context) error
 	// heldChanged is of Config.
 	heldChanged func()
+	logger      *klog.Logger // what Run logs to, if set
 	// hangs, if set, is called before each renewal of the Lease.
 	hangs func(context.Context)
-	// inspect and lacks are of Config.
+	// inspect is of Config.
 	inspect func(context.Context, []*runtimeapi.Container, map[string]*runtimeapi.PodSandbox) map[string]bool
-	lacks   func(context.Context, *runtimeapi.Container, map[string]string) bool
 }
 
 // start runs Claims against the API and the runtime, and waits until both have been read.
@@ -227,7 +228,7 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		Kubelet: s.kubelet, Believable: s.believable, Pods: pods.Core().V1().Pods(), Nodes: nodes.Core().V1().Nodes(),
 		Namespaces: NamespacesOf(a.kube), Runtime: r, Events: events, Grace: s.grace, Resync: time.Hour,
 		Clock:   s.clock,
-		Inspect: s.inspect, Lacks: s.lacks, HeldChanged: s.heldChanged,
+		Inspect: s.inspect, HeldChanged: s.heldChanged,
 		Checkpoint: s.checkpoint, Device: func(string) (discovery.Device, bool) {
 			if s.device == nil {
 				return discovery.Device{}, false
@@ -238,6 +239,9 @@ func start(t *testing.T, a *api, r *fakeRuntime, s setup) *fixture {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	if s.logger != nil {
+		ctx = klog.NewContext(ctx, *s.logger)
+	}
 	ended := make(chan struct{})
 	before := watches(a, a.kube, s.pods)
 	if !s.unread {

@@ -112,14 +112,8 @@ func (c *Claims) HoldFor(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 		return false, nil, err
 	}
 	defer unlock()
-	there := c.store.get(name)
 	switch {
-	case c.savedHold(name, spec):
-		return false, nil, nil
-	case same(there, spec) && c.stands(name, there):
-		if _, going := c.store.going.LoadAndDelete(there.UID); going && c.config.Checkpoint != "" {
-			_ = c.writeCheckpoint() // it stays, and the checkpoint may lack it; CheckpointError says why it does still
-		}
+	case c.savedHold(name, spec) || c.has(name, spec):
 		return false, nil, nil
 	case !c.isSynced():
 		return false, nil, errors.New("the API server has not yet said which Configurations and SlotClaims there are")
@@ -142,6 +136,7 @@ type Holding struct {
 	Use
 	Claim *v1alpha1.SlotClaim // nil where somebody has deleted it, and a container uses the slot
 	Used  bool                // by a container
+	Lives bool                // and that has not exited
 }
 
 // Holdings are the slots that ids of the kubelet's hold of the Instance, or of all for "". While the API server
@@ -158,12 +153,14 @@ func (c *Claims) Holdings(instance string) []Holding {
 		if claim.Spec.ByDRA() {
 			continue
 		}
-		use := useOf(claim)
-		all = append(all, Holding{Slot: name, Use: use, Claim: claim, Used: c.containers.usedAs(name, use)})
+		h := Holding{Slot: name, Use: useOf(claim), Claim: claim}
+		h.Used, h.Lives = c.containers.usedAs(name, h.Use)
+		all = append(all, h)
 	}
 	for name, use := range c.containers.usesOf(instance) {
 		if !claimed[name] {
-			all = append(all, Holding{Slot: name, Use: use, Used: true})
+			_, lives := c.containers.usedAs(name, use)
+			all = append(all, Holding{Slot: name, Use: use, Used: true, Lives: lives})
 		}
 	}
 	return all
@@ -182,37 +179,6 @@ func (c *Claims) claimsOf(instance string) (all []*v1alpha1.SlotClaim) {
 		return c.store.all()
 	}
 	return c.store.of(instance)
-}
-
-// usedAs reports whether a container uses the slot, and holds it so.
-func (c *containers) usedAs(name slot.Name, as Use) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for u := range c.bySlot[name] {
-		if u.slots[name] == as {
-			return true
-		}
-	}
-	return false
-}
-
-// usesOf returns how containers use the slots of the Instance, or of all for "".
-func (c *containers) usesOf(instance string) map[slot.Name]Use {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	of := map[string]map[slot.Name]bool{instance: c.byInstance[instance]}
-	if instance == "" {
-		of = c.byInstance
-	}
-	uses := map[slot.Name]Use{}
-	for _, names := range of {
-		for name := range names {
-			for u := range c.bySlot[name] {
-				uses[name] = u.slots[name]
-			}
-		}
-	}
-	return uses
 }
 
 // Annotate writes into a claim which pod the kubelet has given its slot to.

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/kubeslot/kubeslot/test/await"
 )
 
 // A claim that is made or released is a line of the log, at the default verbosity, with
@@ -36,5 +38,29 @@ func TestClaimsAreLogged(t *testing.T) {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
+	}
+}
+
+// What cannot be written while the API server is away is one line of the log, however often it is tried: a node may
+// have thousands of slots, and an outage takes hours.
+func TestAnOutageIsOneLineForEachSlot(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	a := newAPI(t, 1, nil)
+	f := start(t, a, &fakeRuntime{}, setup{logger: &logger})
+	f.mustCreate(t, "c1", "u1", "cam", "cam-a1-0")
+	a.set(away)
+	f.remove("c1")
+	await.That(t, "several tries", func() bool { return f.queue.NumRequeues(mustSlot(t, "cam-a1-0")) > 3 })
+	a.set(nil)
+	f.want(t, "cam-a1-0", "")
+	f.kill()
+	lines := 0
+	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		if strings.Contains(entry.Message, "trying again") {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines, want one", lines)
 	}
 }

@@ -1,6 +1,9 @@
 package claims
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -41,15 +44,10 @@ func (c *Claims) followPods(pods cache.SharedIndexInformer) error {
 	return err
 }
 
-// podGone frees the slots of a pod that has gone without a container for them. A
-// slot that is another pod's by now is left alone: the news may be old.
+// podGone frees the slots of a pod that has gone without a container for them. What other pods claim is left alone:
+// the news may be old.
 func (c *Claims) podGone(pod *corev1.Pod) {
-	var slots []slot.Name
-	for name := range slotsAssigned(pod, c.config.Node) {
-		if len(c.entitlements(name)) == 0 {
-			slots = append(slots, name)
-		}
-	}
+	slots := slices.Collect(maps.Keys(slotsAssigned(pod, c.config.Node)))
 	c.enqueue(c.containers.freeUnused(string(pod.UID), slots))
 }
 

@@ -26,7 +26,7 @@ func (c *Claims) work(ctx context.Context) bool {
 	}
 	c.config.Metrics.Reconciled(err)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && c.queue.NumRequeues(name) == 0 { // once until it is done
 			klog.FromContext(ctx).Error(err, "Cannot bring a claim up to date, trying again", "slot", name)
 		}
 		c.queue.AddRateLimited(name)

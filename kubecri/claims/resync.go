@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/crilist"
 	"github.com/kubeslot/kubeslot/types/assignment"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -152,17 +153,16 @@ func (c *Claims) list(ctx context.Context) ([]*user, error) {
 			continue
 		}
 		if u := c.userOf(ctx, container, listed.Sandboxes[container.PodSandboxId].GetAnnotations()); u != nil {
+			u.exited = container.State == runtimeapi.ContainerState_CONTAINER_EXITED
 			// What a former process has stopped is as what this one has.
-			u.ended = container.State == runtimeapi.ContainerState_CONTAINER_EXITED && c.fence.hasPromised(u)
+			u.ended = u.exited && c.fence.hasPromised(u)
 			users = append(users, u)
 		}
 	}
 	return users, nil
 }
 
-// userOf reads a container's slots from its annotations; nil when it has none. What
-// NRI adds to a container does not show in CRI: a container without slot
-// annotations uses what was assigned to it, by its pod's annotations.
+// userOf returns a container and the slots that it uses; nil when it uses none.
 func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) *user {
 	u := &user{
 		id: container.Id, sandbox: container.PodSandboxId,
@@ -172,22 +172,33 @@ func (c *Claims) userOf(ctx context.Context, container *runtimeapi.Container, po
 	if u.slots, err = Used(container.Annotations); err != nil {
 		klog.FromContext(ctx).Error(err, "Passed over a container's annotation", "containerID", container.Id)
 	}
-	if c.config.Kubelet == nil { // the pod holds them
-		for name, use := range u.slots {
-			u.slots[name] = Use{use.Level, u.pod.UID}
-		}
-	}
-	if len(u.slots) == 0 && c.config.Kubelet == nil {
-		assigned, err := assignment.OfContainer(podAnnotations, u.pod.UID, c.config.Node, u.name)
-		if err != nil { // it was created without devices, then
-			return nil
-		}
-		for _, g := range assigned.Grants {
-			u.slots[g.Slot] = Use{levelOf(g), u.pod.UID}
-		}
+	if c.config.Kubelet == nil {
+		c.holdByPod(u, podAnnotations)
 	}
 	if len(u.slots) == 0 {
 		return nil
 	}
 	return u
+}
+
+// holdByPod makes the slots that a container's annotations say those that its pod holds. What NRI adds to a container
+// does not show in CRI, and one that was restored from a checkpoint has the annotations of the pod that was
+// checkpointed: such containers use what was assigned to them.
+func (c *Claims) holdByPod(u *user, podAnnotations map[string]string) {
+	ours := len(u.slots) > 0
+	for name, use := range u.slots {
+		ours = ours && (use.Level == v1alpha1.InstanceLevel || use.Holder == u.pod.UID)
+		u.slots[name] = Use{use.Level, u.pod.UID}
+	}
+	if ours {
+		return
+	}
+	assigned, err := assignment.OfContainer(podAnnotations, u.pod.UID, c.config.Node, u.name)
+	if err != nil || assigned.Pod == nil { // as those that were created in device-plugin mode
+		return
+	}
+	clear(u.slots)
+	for _, g := range assigned.Grants {
+		u.slots[g.Slot] = Use{levelOf(g), u.pod.UID}
+	}
 }

@@ -42,3 +42,15 @@ func TestListThatFails(t *testing.T) {
 		t.Errorf("the error %v hides the reason", err)
 	}
 }
+
+// A container that was restored from a checkpoint has the annotations of the pod that was checkpointed. It uses what
+// its own pod was assigned.
+func TestRestoredContainer(t *testing.T) {
+	r := &fakeRuntime{}
+	r.add(t, "c1", "u9", "cam", "cam-a1-1")
+	r.containers[0].Labels["io.kubernetes.pod.uid"], r.containers[0].PodSandboxId = "u1", "box-u1"
+	r.pods = map[string]map[string]string{"box-u1": boundPod(t, "u1", "cam", "cam-a1-0").Annotations}
+	f := start(t, newAPI(t, 2, nil), r, setup{})
+	f.want(t, "cam-a1-0", "CL u1 node-a")
+	f.still(t, "cam-a1-1", "")
+}

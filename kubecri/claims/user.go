@@ -37,6 +37,7 @@ type user struct {
 	name    string
 	slots   map[slot.Name]Use
 	born    uint64 // event at which it was entered or got its id
+	exited  bool   // when the runtime was asked last
 	// stopping is true while this process stops it, and ended once it has, or was found ended: it does
 	// not run, cannot start again, and uses no slot (stop.go).
 	stopping, ended bool

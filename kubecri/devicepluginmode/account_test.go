@@ -32,7 +32,7 @@ func TestAnswerAfterTheDeletion(t *testing.T) {
 		}
 		r.met.Wrote(c) // as hold does with the answer
 		if by := r.others(name.Instance); len(by) > 0 {
-			t.Errorf("%s: slot %s is %s, which is gone", order, name, whose(by[0]))
+			t.Errorf("%s: slot %s is claimed by %s, which is gone", order, name, by[0].HeldBy())
 		}
 	}
 	r.met.Wrote(claim("another", "2"))

@@ -1,7 +1,6 @@
 package devicepluginmode
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	"github.com/kubeslot/kubeslot/kubecri/devicepluginmode/deviceids"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -144,7 +142,9 @@ func (p *Plugins) holds(instance string) []held {
 		there[h.Slot] = true
 		configuration, _ := slot.SplitInstance(h.Slot.Instance)
 		resource := resourceOf(configuration, h.Slot.Instance, h.Level)
-		h.Used = h.Used || len(listed[resource][h.Holder]) > 0
+		if len(listed[resource][h.Holder]) > 0 {
+			h.Used, h.Lives = true, true
+		}
 		all = append(all, held{Holding: h, resource: resource})
 	}
 	for _, h := range p.claims.Holdings(instance) {
@@ -164,30 +164,15 @@ func (p *Plugins) holds(instance string) []held {
 func (p *Plugins) instance(name string, capacity int, usable bool) *deviceids.Instance {
 	in := &deviceids.Instance{Name: name, Capacity: capacity, Usable: usable, Others: map[int]string{}}
 	for _, h := range p.holds(name) {
-		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level})
+		in.Holds = append(in.Holds, deviceids.Hold{Index: h.Slot.Index, ID: h.Holder, Level: h.Level, InUse: h.Lives})
 	}
 	slices.SortFunc(in.Holds, func(a, b deviceids.Hold) int { return a.Index - b.Index })
 	device, seen := p.seenDevice(name)
 	onlyHere := seen && claims.OnlyHere(p.Node, name, device)
 	for _, c := range p.others(name) {
 		if s, err := c.Slot(); err == nil && (!onlyHere || c.Spec.NodeName == p.Node) {
-			in.Others[s.Index] = whose(c)
+			in.Others[s.Index] = "claimed by " + c.HeldBy()
 		}
 	}
 	return in
-}
-
-// whose says who has a claim.
-func whose(c *v1alpha1.SlotClaim) string {
-	pod := c.Annotations[v1alpha1.PodAnnotation]
-	if c.Spec.Pod != nil {
-		pod = c.Spec.Pod.Namespace + "/" + c.Spec.Pod.Name
-	}
-	if claim := c.Spec.ResourceClaim; claim != nil {
-		return fmt.Sprintf("claimed by ResourceClaim %s/%s on node %s", claim.Namespace, claim.Name, c.Spec.NodeName)
-	}
-	if pod != "" {
-		return fmt.Sprintf("claimed by pod %s on node %s", pod, c.Spec.NodeName)
-	}
-	return fmt.Sprintf("claimed by device %q of node %s", c.Spec.Holder, c.Spec.NodeName)
 }

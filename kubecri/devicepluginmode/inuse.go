@@ -19,7 +19,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 const (
@@ -130,14 +129,6 @@ func requests(pod *corev1.Pod) map[string]int64 {
 		}
 	}
 	return amounts
-}
-
-// releasable reports whether this node holds slots of the Configuration that nobody is known to use.
-func (p *Plugins) releasable(configuration string) bool {
-	return slices.ContainsFunc(p.holds(""), func(h held) bool {
-		c, _ := slot.SplitInstance(h.Slot.Instance)
-		return c == configuration && !h.Used
-	})
 }
 
 // followPods asks for a relist when a pod that had slots is over.

@@ -70,7 +70,7 @@ type taken struct {
 //
 // The kubelet's list of ids may be old, and so may be what this node knows of claims. So
 // when another node has a slot already, there is another choice, by what is known now. When
-// there is none, what this node holds for nobody is released first.
+// there is none, what this node holds for nobody, or for containers that have ended since, is released first.
 func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resource) ([]string, error),
 ) (*taken, []string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
@@ -96,7 +96,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resour
 			if errors.As(err, &conflict{}) && ctx.Err() == nil {
 				continue // decided by what is known now
 			}
-		} else if !refreshed && ctx.Err() == nil && p.releasable(k.configuration) {
+		} else if !refreshed && ctx.Err() == nil {
 			refreshed = true
 			if p.claims.Refresh(ctx) == nil {
 				continue
@@ -172,7 +172,9 @@ type conflict struct {
 	by   *v1alpha1.SlotClaim
 }
 
-func (c conflict) Error() string { return fmt.Sprintf("slot %s is %s", c.slot, whose(c.by)) }
+func (c conflict) Error() string {
+	return fmt.Sprintf("slot %s is claimed by %s", c.slot, c.by.HeldBy())
+}
 
 // claim makes the slots this node's. It returns those that it wrote, also with an error.
 func (p *Plugins) claim(ctx context.Context, k key, grants []deviceids.Grant) (wrote []slot.Name, err error) {

@@ -311,6 +311,21 @@ func TestWhatLacksItsDevicesDoesNotRun(t *testing.T) {
 	}
 }
 
+// A container that starts was admitted by a former connection, and was not there yet when this one synchronized: CRI-O
+// creates containers meanwhile. It is looked for at once: nobody else says that its slot is in use.
+func TestContainerOfAFormerConnection(t *testing.T) {
+	rt := &runtime{}
+	f := start(t, rt, camera)
+	await.That(t, "the runtime's containers to be looked at", func() bool { return rt.lists() > 1 })
+	pod, before := sandbox(admittest.Assigned(admittest.Good)), rt.lists()
+	err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: &api.Container{Id: "c1",
+		PodSandboxId: "box", Name: "main", Annotations: map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}}})
+	if err != nil {
+		t.Error(err)
+	}
+	await.That(t, "its container to be looked for", func() bool { return rt.lists() > before })
+}
+
 // What docs/nri.md says of containerd's default validator.
 func TestRuntimeCanRequireThePlugin(t *testing.T) {
 	f := start(t, &runtime{}, camera, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{

@@ -134,9 +134,12 @@ func (s *session) PostCreateContainer(_ context.Context, sandbox *api.PodSandbox
 	return nil
 }
 
+// created is called with each container that there is now, by whichever connection it was admitted.
 func (s *session) created(sandbox *api.PodSandbox, c *api.Container) {
 	if a := s.end(c.GetId()); a != nil {
 		a.Created(klog.NewContext(s.ctx, s.loggerOf(podOf(sandbox), c.GetName())), c.GetId())
+	} else {
+		s.config.Claims.Started(c.GetId(), podOf(sandbox), c.GetName(), sandbox.GetAnnotations())
 	}
 }
 

@@ -120,12 +120,7 @@ func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Contain
 	return lacking
 }
 
-// Lacks reports whether a container lacks what it was assigned, by its pod's annotations.
-func (r *Repairer) Lacks(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) bool {
-	return !r.lackOf(ctx, c, podAnnotations).None()
-}
-
-// lackOf asks the runtime only about containers that were assigned something and do not
+// lackOf returns what a container lacks of what it was assigned, by its pod's annotations. It asks the runtime only about containers that were assigned something and do not
 // show in CRI that they have it, each once.
 func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) Lack {
 	r.mu.Lock()

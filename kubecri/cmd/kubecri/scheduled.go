@@ -42,9 +42,6 @@ func newScheduled(ctx context.Context, o *options, runtime *grpc.ClientConn) (*n
 		sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
 		return n.repairer.Inspect(ctx, containers, sandboxes)
 	}
-	config.Lacks = func(ctx context.Context, container *runtimeapi.Container, podAnnotations map[string]string) bool {
-		return n.repairer.Lacks(ctx, container, podAnnotations)
-	}
 	if n.claims, err = claims.New(config); err != nil {
 		return nil, err
 	}

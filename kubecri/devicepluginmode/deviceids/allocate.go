@@ -13,6 +13,11 @@ import (
 
 // Map returns the slot of each id of one container, in the ids' order, or why it cannot have them all.
 func (r *Resource) Map(ids []string) ([]Grant, error) {
+	for _, id := range ids {
+		if err := r.inUse(id); err != nil {
+			return nil, err
+		}
+	}
 	if r.Unique == v0.UniquePerContainer {
 		return r.mapDistinct(ids)
 	}

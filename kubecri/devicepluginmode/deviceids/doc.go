@@ -73,6 +73,7 @@ func (r *Resource) kind() string {
 type place struct {
 	instance *Instance
 	slot     slot.Name
+	inUse    bool
 }
 
 // Instance is a device that this node sees, or holds slots of.
@@ -93,6 +94,7 @@ type Hold struct {
 	Index int
 	ID    string // of the kubelet's device
 	Level v1alpha1.Level
+	InUse bool // a container has it that has not exited, or a pod that the kubelet knows
 }
 
 func (in *Instance) slot(index int) slot.Name { return slot.Name{Instance: in.Name, Index: index} }
@@ -157,14 +159,31 @@ func (r *Resource) held(id string) (*Instance, slot.Name, bool) {
 		r.places = map[string]place{}
 		for _, in := range r.Instances {
 			for _, h := range in.Holds {
-				if _, before := r.places[h.ID]; !before && h.Level == r.Level {
-					r.places[h.ID] = place{in, in.slot(h.Index)}
+				if h.Level != r.Level {
+					continue
 				}
+				p, before := r.places[h.ID]
+				if !before {
+					p = place{instance: in, slot: in.slot(h.Index)}
+				}
+				p.inUse = p.inUse || h.InUse
+				r.places[h.ID] = p
 			}
 		}
 	}
 	p, ok := r.places[id]
 	return p.instance, p.slot, ok
+}
+
+// inUse returns an error for an id that is in use. The kubelet gives out again what a pod has that was deleted by
+// force, while its containers run (kubernetes/kubernetes#104824), and what it is giving to one pod while its
+// pod-resources are read and another pod ends (UpdateAllocatedDevices).
+func (r *Resource) inUse(id string) error {
+	if _, name, ok := r.held(id); ok && r.places[id].inUse {
+		return fmt.Errorf("device %q is in use: another pod has it, or was deleted by force and a container of it "+
+			"with slot %s has not ended; create the pod again", id, name)
+	}
+	return nil
 }
 
 func (r *Resource) instance(name string) *Instance {

@@ -96,9 +96,14 @@ func (r *Resource) preferDistinct(available, included []string, size int) ([]str
 	}
 	have := len(used) + free
 	var fresh, full, others []candidate // full and others have slots: of Instances without and with free ones
+	var refused []error
 	rest := without(available, included)
 	slices.SortFunc(rest, compareIDs)
 	for _, id := range rest {
+		if err := r.inUse(id); err != nil {
+			refused = append(refused, err)
+			continue
+		}
 		in, _, ok := r.held(id)
 		switch {
 		case !ok && r.dynamic(id):
@@ -122,7 +127,7 @@ func (r *Resource) preferDistinct(available, included []string, size int) ([]str
 			return first(included, append(slices.Clone(fresh[:n]), held[:keep]...), size, nil)
 		}
 	}
-	return nil, r.shortage(size, min(have+len(full), len(included)+len(fresh)+len(held)))
+	return nil, because(r.shortage(size, min(have+len(full), len(included)+len(fresh)+len(held))), refused)
 }
 
 // first returns included and the first of the candidates, size of them together. refused
@@ -137,13 +142,17 @@ func first(included []string, all []candidate, size int, refused []error) ([]str
 		ids = append(ids, c.id)
 	}
 	if len(ids) < size {
-		err := fmt.Errorf("%d devices are requested, and %d can be given", size, len(ids))
-		if len(refused) > 0 {
-			err = fmt.Errorf("%w: %w", err, errors.Join(refused[:min(len(refused), maxReasons)]...))
-		}
-		return nil, err
+		return nil, because(fmt.Errorf("%d devices are requested, and %d can be given", size, len(ids)), refused)
 	}
 	return ids, nil
+}
+
+// because is the error with why ids that the kubelet offers cannot be given.
+func because(err error, refused []error) error {
+	if len(refused) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, errors.Join(refused[:min(len(refused), maxReasons)]...))
 }
 
 // without returns the available ids that are not included, each once.

@@ -200,9 +200,9 @@ func (s *scenario) instance(node, name string) *Instance {
 		case u.Node != node:
 			in.Others[held.Index] = "claimed by node " + u.Node
 		case u.Holder == "":
-			in.Holds = append(in.Holds, Hold{held.Index, held.String(), v1alpha1.InstanceLevel})
+			in.Holds = append(in.Holds, Hold{Index: held.Index, ID: held.String(), Level: v1alpha1.InstanceLevel})
 		default:
-			in.Holds = append(in.Holds, Hold{held.Index, u.Holder, v1alpha1.ConfigurationLevel})
+			in.Holds = append(in.Holds, Hold{Index: held.Index, ID: u.Holder, Level: v1alpha1.ConfigurationLevel})
 		}
 	}
 	slices.SortFunc(in.Holds, func(a, b Hold) int { return a.Index - b.Index })

@@ -199,9 +199,15 @@ func (c *SlotClaim) OwnerUID() types.UID {
 // renews while it has claims with releaseUnreachableAfter. The kubelet's is the node's name.
 func NodeLease(node string) string { return "kubecri." + node }
 
+// maxPod is the length of the longest namespace/name.
+const maxPod = 63 + len("/") + 253
+
 // HeldBy says who has the slot, and on which node.
 func (c *SlotClaim) HeldBy() string {
 	who := fmt.Sprintf("a pod that is not known (holder %q)", c.Spec.Holder)
+	if seen := c.Annotations[PodAnnotation]; seen != "" {
+		who = fmt.Sprintf("pod %.*q", maxPod, seen) // as its node has written it
+	}
 	if claim := c.Spec.ResourceClaim; claim != nil {
 		who = "ResourceClaim " + claim.Namespace + "/" + claim.Name
 	}
