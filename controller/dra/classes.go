@@ -58,8 +58,9 @@ func NewClasses(c ClassConfig) *Classes {
 	return &Classes{ClassConfig: c, problems: newProblems(c.Changed)}
 }
 
-// class is the DeviceClass of a Configuration, which keeps it while DRA gives its devices. With uniqueDevices the class has no extended resource, whose claims could not demand that the
-// devices of a container are different ones; and none while slots are held, which nodes advertise under its name.
+// class is the DeviceClass of a Configuration, which keeps it while DRA gives its devices. With uniqueDevices the class
+// has no extended resource, whose claims could not demand that the devices of a container are different ones; and none
+// while slots are held, which nodes advertise under its name.
 func class(c *akriv0.Configuration, server *version.Version) *resourceapi.DeviceClass {
 	made := &resourceapi.DeviceClass{}
 	made.Name = v1alpha1.DeviceClassName(c.Name)
