@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -33,6 +35,8 @@ type classRig struct {
 	requests []string
 	changed  int
 	lost     error // instead of the answer to a create
+	version  *version.Version
+	clock    *clocktesting.FakePassiveClock
 }
 
 func newClassRig(t *testing.T, objects ...client.Object) *classRig {
@@ -40,7 +44,8 @@ func newClassRig(t *testing.T, objects ...client.Object) *classRig {
 	if err := errors.Join(resourceapi.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	r := &classRig{T: t}
+	r := &classRig{T: t, version: version.MajorMinor(1, 37),
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
 	note := func(verb string) { r.requests = append(r.requests, verb) }
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	r.api = interceptor.NewClient(api, interceptor.Funcs{
@@ -61,17 +66,15 @@ func newClassRig(t *testing.T, objects ...client.Object) *classRig {
 			return c.Delete(ctx, obj, o...)
 		},
 	})
-	r.Classes = NewClasses(ClassConfig{Client: r.api, Live: r.api, Inventory: inventory.New(),
-		Version: func() *version.Version { return version.MajorMinor(1, 37) },
-		Changed: func(types.NamespacedName) { r.changed++ }})
+	r.Classes = NewClasses(ClassConfig{Client: r.api, Live: r.api, Inventory: inventory.New(), Clock: r.clock,
+		Version: func() *version.Version { return r.version }, Changed: func(string) { r.changed++ }})
 	return r
 }
 
 func (r *classRig) reconcile() string {
 	r.Helper()
 	r.requests = nil
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "cam"}}
-	if _, err := r.Reconcile(r.Context(), request); err != nil {
+	if _, err := r.Reconcile(r.Context(), reconcile.Request{}); err != nil {
 		r.Fatal(err)
 	}
 	return strings.Join(slices.DeleteFunc(r.requests, func(s string) bool { return s == "list" }), " ")
@@ -83,34 +86,23 @@ func TestClass(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(*akriv0.Configuration)
 		version *version.Version
-		want    bool
 		named   string // extendedResourceName
 	}{
-		"unique devices":                             {func(*akriv0.Configuration) {}, at(37), true, ""},
-		"devices that may be shared":                 {notUnique, at(37), true, "akri.sh/cam"},
-		"an older server":                            {notUnique, at(36), true, ""},
-		"a server of which the version is not known": {notUnique, nil, true, ""},
-		"slots": {func(c *akriv0.Configuration) {
-			c.Spec.Allocator, c.Status.Allocator = akriv0.AllocatorSlots, nil
-		}, at(37), false, ""},
+		"unique devices":             {func(*akriv0.Configuration) {}, at(37), ""},
+		"devices that may be shared": {notUnique, at(37), "akri.sh/cam"},
+		"an older server":            {notUnique, at(36), ""},
 		"slots that are held yet": {func(c *akriv0.Configuration) {
 			notUnique(c)
 			c.Status.Allocator = akriv0.NewAllocatorStatus(akriv0.AllocatorDRA, []string{"cam-a1"})
-		}, at(37), true, ""},
+		}, at(37), ""},
 		"slots that are not handed over yet": {func(c *akriv0.Configuration) {
 			c.Spec.Allocator = akriv0.AllocatorSlots
-		}, at(37), true, ""},
+		}, at(37), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := draConfiguration("cam")
 			tc.change(c)
 			got := class(c, tc.version)
-			if (got != nil) != tc.want {
-				t.Fatalf("class is %v", got)
-			}
-			if got == nil {
-				return
-			}
 			if named := ptr.Deref(got.Spec.ExtendedResourceName, ""); named != tc.named {
 				t.Errorf("extendedResourceName is %q, want %q", named, tc.named)
 			}
@@ -121,6 +113,50 @@ func TestClass(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While the API server's version is not known, a DeviceClass keeps its extended resource, which pods request.
+func TestClassBeforeTheVersionIsKnown(t *testing.T) {
+	c := draConfiguration("cam")
+	c.Spec.UniqueDevices = new(false)
+	r := newClassRig(t, class(c, version.MajorMinor(1, 37)))
+	r.Inventory.SetConfiguration(c)
+	r.version = nil
+	if got := r.reconcile(); got != "" || r.named() != "akri.sh/cam" {
+		t.Errorf("%q; the class gives %q", got, r.named())
+	}
+	r.version = version.MajorMinor(1, 36)
+	if got := r.reconcile(); got != "update" || r.named() != "" {
+		t.Errorf("by an older server: %q; the class gives %q", got, r.named())
+	}
+}
+
+// DeviceClasses are not watched: what somebody does to one is undone in a while, and until then nothing is requested.
+func TestClassIsLookedAtAgain(t *testing.T) {
+	r := newClassRig(t)
+	r.Inventory.SetConfiguration(draConfiguration("cam"))
+	r.reconcile()
+	theirs := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DeviceClassName("cam")}}
+	if err := r.api.Delete(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	if r.reconcile(); len(r.requests) > 0 {
+		t.Errorf("requests %q", r.requests)
+	}
+	r.clock.SetTime(r.clock.Now().Add(classAgain))
+	if got := r.reconcile(); got != "create" {
+		t.Errorf("later: %q", got)
+	}
+}
+
+// named is the extended resource of the DeviceClass.
+func (r *classRig) named() string {
+	r.Helper()
+	class := &resourceapi.DeviceClass{}
+	if err := r.api.Get(r.Context(), types.NamespacedName{Name: "cam.slots.kubeslot.io"}, class); err != nil {
+		r.Fatal(err)
+	}
+	return ptr.Deref(class.Spec.ExtendedResourceName, "")
 }
 
 // While a node advertises slots, schedulers would make no claim for the extended resource there.
@@ -135,26 +171,19 @@ func TestClassWaitsForNodes(t *testing.T) {
 	c := draConfiguration("cam")
 	c.Spec.UniqueDevices = new(false)
 	r.Inventory.SetConfiguration(c)
-	named := func() string {
-		class := &resourceapi.DeviceClass{}
-		if err := r.api.Get(t.Context(), types.NamespacedName{Name: "cam.slots.kubeslot.io"}, class); err != nil {
-			t.Fatal(err)
-		}
-		return ptr.Deref(class.Spec.ExtendedResourceName, "")
-	}
 	for range 2 {
 		r.reconcile()
 		problem := r.Problem("cam")
-		if named() != "" || !strings.Contains(problem, "node node-a advertises 2 akri.sh/cam still") {
-			t.Fatalf("the class gives %q, problem %q", named(), problem)
+		if r.named() != "" || !strings.Contains(problem, "node node-a advertises 2 akri.sh/cam still") {
+			t.Fatalf("the class gives %q, problem %q", r.named(), problem)
 		}
 	}
 	if err := r.api.Status().Update(t.Context(), node("0")); err != nil {
 		t.Fatal(err)
 	}
 	r.reconcile()
-	if problem := r.Problem("cam"); named() != "akri.sh/cam" || problem != "" {
-		t.Errorf("the class gives %q, problem %q", named(), problem)
+	if problem := r.Problem("cam"); r.named() != "akri.sh/cam" || problem != "" {
+		t.Errorf("the class gives %q, problem %q", r.named(), problem)
 	}
 	// It keeps the name, and asks for no Nodes any more.
 	if r.reconcile(); slices.Contains(r.requests, "list") {
@@ -198,15 +227,12 @@ func TestClassWhoseCreationWasNotAnswered(t *testing.T) {
 	slots := draConfiguration("mic")
 	r.lost = errors.New("no answer")
 	r.Inventory.SetConfiguration(draConfiguration("mic"))
-	mic := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "mic"}}
-	if _, err := r.Reconcile(t.Context(), mic); err == nil {
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err == nil {
 		t.Fatal("no error")
 	}
 	slots.Spec.Allocator, slots.Status.Allocator = akriv0.AllocatorSlots, nil
 	r.Inventory.SetConfiguration(slots)
-	if _, err := r.Reconcile(t.Context(), mic); err != nil {
-		t.Fatal(err)
-	}
+	r.reconcile()
 	all := &resourceapi.DeviceClassList{}
 	if err := r.api.List(t.Context(), all); err != nil || len(all.Items) != 1 {
 		t.Errorf("%d DeviceClasses are there, want that of cam alone: %v", len(all.Items), err)
@@ -215,9 +241,10 @@ func TestClassWhoseCreationWasNotAnswered(t *testing.T) {
 
 // A controller that starts deletes what an earlier one left, and nothing else.
 func TestDeletesClassesThatWereLeft(t *testing.T) {
-	foreign := class(draConfiguration("foreign"), nil)
+	at := version.MajorMinor(1, 37)
+	foreign := class(draConfiguration("foreign"), at)
 	foreign.Name = "not-of-a-configuration"
-	r := newClassRig(t, class(draConfiguration("gone"), nil), class(draConfiguration("cam"), nil), foreign)
+	r := newClassRig(t, class(draConfiguration("gone"), at), class(draConfiguration("cam"), at), foreign)
 	r.Inventory.SetConfiguration(draConfiguration("cam"))
 	if got := r.reconcile(); got != "delete" {
 		t.Errorf("requests: %q", got)
@@ -233,7 +260,7 @@ func TestClassOfSomebodyElse(t *testing.T) {
 	foreign := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DeviceClassName("cam")}}
 	r := newClassRig(t, foreign)
 	r.Inventory.SetConfiguration(draConfiguration("cam"))
-	if got := r.reconcile(); got != "" {
+	if got := r.reconcile(); got != "create" { // which the API server refuses
 		t.Errorf("written: %q", got)
 	}
 	if problem := r.Problem("cam"); !strings.Contains(problem, "is not the controller's") || r.changed != 1 {

@@ -164,12 +164,15 @@ func TestPublishedTheSame(t *testing.T) {
 // What is published the API server takes, whatever nodes report.
 func TestPoolsAreValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pools, seen := map[string][]*published{}, map[string]bool{}
+		pools, seen := map[string]map[string]*published{}, map[string]bool{}
 		for range rapid.SampledFrom([]int{1, 250}).Draw(t, "devices") {
 			instance, device := drawDevice(t)
 			p := publish(instance, device, hostname)
 			if p != nil && !seen[instance] {
-				pools[p.Pool] = append(pools[p.Pool], p)
+				if pools[p.Pool] == nil {
+					pools[p.Pool] = map[string]*published{}
+				}
+				pools[p.Pool][instance] = p
 				seen[instance] = true
 			}
 		}
@@ -252,11 +255,12 @@ func TestMostSlotsOfARequest(t *testing.T) {
 
 // A pool's devices are in slices by their names, as many in each as may have taints.
 func TestPoolOf(t *testing.T) {
-	var all []*published
+	all := map[string]*published{}
 	for i := range 70 {
 		d := inventory.Device{Configuration: draConfiguration("cam"), Reported: deviceOf(false, nil),
 			Nodes: []string{"a"}}
-		all = append(all, publish(fmt.Sprintf("cam-%06d", 69-i), d, hostname))
+		instance := fmt.Sprintf("cam-%06d", i)
+		all[instance] = publish(instance, d, hostname)
 	}
 	pool := poolOf(all)
 	if len(pool.Slices) != 2 || len(pool.Slices[0].Devices) != 64 || len(pool.Slices[1].Devices) != 6 {

@@ -3,7 +3,7 @@
 package dra
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -14,36 +14,21 @@ import (
 // no device to another slice.
 const devicesPerSlice = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
-// poolOf is the pool of devices that are all of it.
-func poolOf(all []*published) resourceslice.Pool {
-	slices.SortFunc(all, func(a, b *published) int { return cmp.Compare(a.Device.Name, b.Device.Name) })
+// poolOf is the pool of devices that are all of it, by Instance.
+func poolOf(devices map[string]*published) resourceslice.Pool {
+	all := make([]resourceapi.Device, 0, len(devices))
 	var pool resourceslice.Pool
 	var each *bool // device names its node
-	if all[0].Device.NodeName != nil {
-		each = new(true)
-	} else {
-		pool.NodeSelector, pool.AllNodes = all[0].Nodes, all[0].Nodes == nil
+	for _, instance := range slices.Sorted(maps.Keys(devices)) {
+		p := devices[instance]
+		if all = append(all, p.Device); p.Device.NodeName != nil {
+			each = new(true)
+		} else {
+			pool.NodeSelector, pool.AllNodes = p.Nodes, p.Nodes == nil
+		}
 	}
 	for chunk := range slices.Chunk(all, devicesPerSlice) {
-		devices := make([]resourceapi.Device, len(chunk))
-		for i, p := range chunk {
-			devices[i] = p.Device
-		}
-		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices, PerDeviceNodeSelection: each})
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: chunk, PerDeviceNodeSelection: each})
 	}
 	return pool
-}
-
-// sizeOf is how long a pool's slices are, in bytes, but for what each object has. It writes to the pool: a
-// Quantity keeps the text that its Size makes.
-func sizeOf(pool *resourceslice.Pool) (bytes int) {
-	for _, s := range pool.Slices {
-		if pool.NodeSelector != nil {
-			bytes += pool.NodeSelector.Size()
-		}
-		for i := range s.Devices {
-			bytes += s.Devices[i].Size()
-		}
-	}
-	return bytes
 }

@@ -3,6 +3,7 @@ package dra
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
@@ -27,17 +27,12 @@ import (
 )
 
 const (
-	// interval is the least time between two updates of what is published, and rate how many bytes a second
-	// they are on average; but none waits longer than maxPause. A device that many nodes see has all their
-	// names, which each node that comes changes.
-	interval, rate, maxPause = time.Second, 1 << 20, 10 * time.Second
 	// syncDelay is how long the ResourceSlice controller waits until it looks at what somebody else changed,
 	// or an earlier process left. Its default of 30 s would keep a Configuration that is handed back to
 	// kube-scheduler from it for as long.
 	syncDelay = 5 * time.Second
-	// lookAgain is when to look again whether the last slices are gone, and retryAfter when to try again
-	// to list them.
-	lookAgain, retryAfter = 2 * time.Second, 30 * time.Second
+	// retryAfter is when to try again to list ResourceSlices.
+	retryAfter = 30 * time.Second
 
 	notServed = "the API server does not serve resource.k8s.io/v1: upgrade it to Kubernetes 1.36 or newer, " +
 		"or set spec.allocator to Slots"
@@ -53,32 +48,32 @@ type PublisherConfig struct {
 	HasInstance func(types.NamespacedName) bool
 	// Source has the Instances whose devices may be others, and those that come.
 	Source source.TypedSyncingSource[reconcile.Request]
-	// Changed is called with each Configuration of which Problem returns something else.
-	Changed func(types.NamespacedName)
-	Clock   clock.Clock
+	// Changed is called with the name of each Configuration of which Problem returns something else.
+	Changed func(configuration string)
+	Clock   clock.WithTicker
 }
 
 // Publisher keeps the driver's ResourceSlices, as a part of the manager that runs while this process leads.
-// While there is nothing to publish it watches and writes nothing.
+// Until there is something to publish it watches and writes nothing.
 type Publisher struct {
 	PublisherConfig
-	pools *poolQueue
+	queue *poolQueue
 
-	controller *resourceslice.Controller // nil while there is nothing to publish
-	instances  map[string]*published     // by name
-	clean      bool                      // no slice of the driver is left
+	instances map[string]*published // by name
+	looked    bool                  // for slices that an earlier process has left
+
+	mu         sync.Mutex
+	controller *resourceslice.Controller        // nil until there is something to publish
+	pools      map[string]map[string]*published // by pool and Instance
 }
 
 var _ manager.LeaderElectionRunnable = &Publisher{}
 
 // NewPublisher makes a Publisher.
 func NewPublisher(c PublisherConfig) *Publisher {
-	p := &Publisher{PublisherConfig: c, instances: map[string]*published{}}
-	p.pools = newPoolQueue(func(configuration string) {
-		if c := p.Inventory.InForce(configuration); c != nil {
-			p.Changed(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
-		}
-	})
+	p := &Publisher{PublisherConfig: c, instances: map[string]*published{},
+		pools: map[string]map[string]*published{}}
+	p.queue = newPoolQueue(p)
 	return p
 }
 
@@ -96,32 +91,22 @@ func (p *Publisher) Start(ctx context.Context) error {
 	if err := p.Source.WaitForSync(ctx); err != nil { // the queue has all Instances then
 		return err
 	}
-	changed := sets.New[string]() // pools
 	for {
-		for queue.Len() > 0 && p.look(queue, changed) {
+		for queue.Len() > 0 && p.look(queue) {
 		}
-		again, bytes, err := p.publish(ctx, changed)
-		changed = sets.New[string]()
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot publish devices; trying again", "after", again)
+		if err := p.start(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot publish devices; trying again", "after", retryAfter)
+			queue.AddAfter(reconcile.Request{}, retryAfter) // names no Instance
 		}
-		if again > 0 {
-			queue.AddAfter(reconcile.Request{}, again) // names no Instance
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.Clock.After(min(max(interval, time.Duration(bytes)*time.Second/rate), maxPause)):
-		}
-		if !p.look(queue, changed) { // waits
+		if !p.look(queue) { // waits
 			return nil
 		}
 	}
 }
 
-// look takes an Instance from the queue and notes which pools are others because of it. It returns false when
-// the queue is shut down.
-func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], changed sets.Set[string]) bool {
+// look takes an Instance from the queue and has the pools published that are others because of it. It returns false
+// when the queue is shut down.
+func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request]) bool {
 	request, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -135,13 +120,22 @@ func (p *Publisher) look(queue workqueue.TypedInterface[reconcile.Request], chan
 	if apiequality.Semantic.DeepEqual(before, now) {
 		return true
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if before != nil {
-		changed.Insert(before.Pool)
 		delete(p.instances, instance)
+		if delete(p.pools[before.Pool], instance); len(p.pools[before.Pool]) == 0 {
+			delete(p.pools, before.Pool)
+		}
+		p.queue.changed(before.Pool)
 	}
 	if now != nil {
-		changed.Insert(now.Pool)
 		p.instances[instance] = now
+		if p.pools[now.Pool] == nil {
+			p.pools[now.Pool] = map[string]*published{}
+		}
+		p.pools[now.Pool][instance] = now
+		p.queue.changed(now.Pool)
 	}
 	return true
 }
@@ -150,59 +144,24 @@ func (p *Publisher) hostname(node string) string {
 	return p.Inventory.Nodes([]string{node})[node].Labels[corev1.LabelHostname]
 }
 
-// publish hands what changed to the ResourceSlice controller, and returns when to look again without a
-// change, 0 for never, and how long what changed is, in bytes.
-func (p *Publisher) publish(ctx context.Context, changed sets.Set[string]) (
-	again time.Duration, bytes int, err error) {
-	members := map[string][]*published{}
-	for _, one := range p.instances {
-		if changed.Has(one.Pool) {
-			members[one.Pool] = append(members[one.Pool], one)
-		}
+// start starts a ResourceSlice controller, once there is something to publish, or was before.
+func (p *Publisher) start(ctx context.Context) error {
+	if p.controller != nil || p.looked && len(p.instances) == 0 {
+		return nil
 	}
-	for pool := range changed {
-		if len(members[pool]) == 0 {
-			p.pools.set(pool, nil)
-			continue
-		}
-		as := poolOf(members[pool])
-		bytes += sizeOf(&as) // before others read it
-		p.pools.set(pool, &as)
-	}
-	again, err = p.startOrStop(ctx)
-	return again, bytes, err
-}
-
-// startOrStop has a ResourceSlice controller run while there is something to publish, or left of before. It
-// returns when to call it again without a change; 0 for never.
-func (p *Publisher) startOrStop(ctx context.Context) (again time.Duration, err error) {
-	wanted := len(p.instances) > 0
-	if wanted && p.controller != nil || !wanted && p.clean {
-		return 0, nil
-	}
-	p.clean = false
 	left, err := p.left(ctx)
-	notFound := apierrors.IsNotFound(err) // the API server does not have the kind
-	switch {
-	case notFound && wanted:
-		for _, one := range p.instances {
-			p.pools.setProblem(one.Pool, notServed)
-		}
-		return retryAfter, err
-	case err != nil && !notFound:
-		return retryAfter, err
-	case !left && !wanted:
-		p.controller.Stop() // nil if there was nothing to do
-		p.controller, p.clean = nil, true
-		return 0, nil
-	case p.controller == nil:
-		p.controller, err = p.pools.start(ctx, resourceslice.Options{
-			DriverName: v1alpha1.DRADriver, KubeClient: p.Client, SyncDelay: new(syncDelay)})
-		if err != nil {
-			return retryAfter, err
-		}
+	if err != nil && (len(p.instances) > 0 || !apierrors.IsNotFound(err)) {
+		return err
 	}
-	return lookAgain, nil
+	if p.looked = true; !left && len(p.instances) == 0 {
+		return nil
+	}
+	p.mu.Lock() // Get waits until there is the controller
+	defer p.mu.Unlock()
+	p.queue.done = ctx.Done()
+	p.controller, err = resourceslice.StartController(ctx, resourceslice.Options{DriverName: v1alpha1.DRADriver,
+		KubeClient: p.Client, SyncDelay: new(syncDelay), Queue: p.queue, ErrorHandler: p.queue.failed})
+	return err
 }
 
 // left reports whether there is a slice of the driver without a node's name, as the ResourceSlice controller sees and
@@ -221,7 +180,7 @@ func (p *Publisher) left(ctx context.Context) (bool, error) {
 // Problem says which of a Configuration's devices are not published, or not as they should be, and why; ""
 // for none.
 func (p *Publisher) Problem(configuration string) string {
-	n, pool, problem := p.pools.problem(configuration)
+	n, pool, problem := p.queue.problems.first(configuration)
 	if n == 0 {
 		return ""
 	}

@@ -2,6 +2,7 @@ package dra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/dynamic-resource-allocation/resourceslice"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -82,10 +81,10 @@ func newRig(t testing.TB, objects ...runtime.Object) *rig {
 			defer r.mu.Unlock()
 			return !r.lacking[key.String()]
 		},
-		Changed: func(key types.NamespacedName) {
+		Changed: func(configuration string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.changed = append(r.changed, key.String())
+			r.changed = append(r.changed, configuration)
 		}})
 	return r
 }
@@ -109,8 +108,8 @@ func (r *rig) list(action clienttesting.ListAction) (bool, runtime.Object, error
 func TestSliceOfANode(t *testing.T) {
 	r := newRig(t, &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "x"},
 		Spec: resourceapi.ResourceSliceSpec{Driver: v1alpha1.DRADriver, NodeName: new("node-x")}})
-	if again, err := r.startOrStop(t.Context()); err != nil || again > 0 || r.controller != nil {
-		t.Errorf("%v; it looks again after %s", err, again)
+	if err := r.Publisher.start(t.Context()); err != nil || r.controller != nil {
+		t.Errorf("%v; a controller runs: %t", err, r.controller != nil)
 	}
 }
 
@@ -156,7 +155,7 @@ func (r *rig) eventually(what string, is func() bool) {
 		if is() {
 			return true, ""
 		}
-		r.clock.Step(interval)
+		r.clock.Step(time.Second)
 		all := r.written()
 		return false, fmt.Sprintf("%d writes, the first are %q", len(all), all[:min(len(all), 10)])
 	})
@@ -214,33 +213,32 @@ func TestWritesWhatChanges(t *testing.T) {
 	}
 }
 
-// Of devices that many nodes see, each with all their names, a change is not written each second.
+// Of devices that many nodes see, each with all their names, changes are not written as fast as can be.
 func TestPacesWhatManyNodesSee(t *testing.T) {
-	const nodes, devices = 400, 100
+	var names []string
+	for i := range 500 {
+		names = append(names, fmt.Sprintf("node-%03d.example.com", i))
+	}
+	many := &published{Nodes: nodesWithHostnames(names, func(node string) string { return node })}
+	pause := pauseAfter(poolOf(map[string]*published{"cam-8120fe": many}))
+	if pause < 8*time.Millisecond || pause > 20*time.Millisecond { // some 10 kB
+		t.Errorf("a device that 500 nodes see has a pause of %s", pause)
+	}
+	local := &published{Device: resourceapi.Device{NodeName: new("a")}}
+	if pause := pauseAfter(poolOf(map[string]*published{"cam-8120fe": local})); pause > 0 {
+		t.Errorf("a device of one node has a pause of %s", pause)
+	}
 	r := newRig(t)
-	r.inv.SetConfiguration(camWithLongHashes())
-	for i := range nodes {
-		node := fmt.Sprintf("node-%d-%s", i, strings.Repeat("x", 50))
-		r.inv.SetNode(node, inventory.Node{Labels: map[string]string{corev1.LabelHostname: node}})
-		s := nodeReports(node, devices)
-		for j := range s.Spec.Devices {
-			d := &s.Spec.Devices[j]
-			d.Shared, d.Hash = true, slot.InstanceHash(d.ID, true, node, slot.LongHash)
-		}
-		r.inv.SetSlice(s)
-	}
-	r.run()
-	await.That(t, fmt.Sprintf("%d pools to be written", devices), func() (bool, string) {
-		n := len(r.written())
-		return n >= devices && r.clock.HasWaiters(), fmt.Sprint(n)
-	})
-	r.clock.Step(interval)
-	if !r.clock.HasWaiters() {
-		t.Error("it waits no longer after some 2 MB than after a change of one device")
-	}
-	r.clock.Step(2 * interval)
-	if r.clock.HasWaiters() {
-		t.Error("it waits 3 s after some 2 MB still")
+	q := r.Publisher.queue
+	q.pause = pause
+	q.ShutDown()
+	before := r.clock.Waiters()
+	got := make(chan bool)
+	go func() { _, shutdown := q.Get(); got <- shutdown }()
+	await.That(t, "it to wait", func() bool { return r.clock.Waiters() > before })
+	r.clock.Step(pause)
+	if !await.Next(t, "the end of the pause", got) {
+		t.Error("there is a pool")
 	}
 }
 
@@ -312,8 +310,18 @@ func TestCleansUpAfterAnother(t *testing.T) {
 
 // What the API server refuses is a problem of the Configuration, until it takes it.
 func TestProblemOfPublishing(t *testing.T) {
+	for _, refuse := range []error{
+		apierrors.NewInvalid(resourceapi.SchemeGroupVersion.WithKind("ResourceSlice").GroupKind(), "x", nil),
+		apierrors.NewForbidden(resourceapi.Resource("resourceslices"), "x", errors.New("a role lacks it")),
+	} {
+		problemOfPublishing(t, refuse)
+	}
+}
+
+func problemOfPublishing(t *testing.T, refuse error) {
+	t.Helper()
 	r := newRig(t)
-	r.refuse = apierrors.NewInvalid(resourceapi.SchemeGroupVersion.WithKind("ResourceSlice").GroupKind(), "x", nil)
+	r.refuse = refuse
 	r.inv.SetConfiguration(camWithLongHashes())
 	r.inv.SetSlice(nodeReports("a", 1))
 	r.run()
@@ -323,47 +331,40 @@ func TestProblemOfPublishing(t *testing.T) {
 	changed := slices.Clone(r.changed)
 	r.refuse = nil
 	r.mu.Unlock()
-	if !slices.Equal(changed, []string{"default/cam"}) {
+	if !slices.Equal(changed, []string{"cam"}) {
 		t.Errorf("changed: %v", changed)
 	}
-	r.add(r.inv.SetSlice(nodeReports("a", 2)))
 	r.eventually("the problem to be gone", func() bool { return r.Problem("cam") == "" })
 }
 
 // What the API server drops of a slice is not written again, and is a problem until the pool is another.
 func TestDroppedFields(t *testing.T) {
-	q := newPoolQueue(func(string) {})
-	devices := func(names ...string) (all []resourceapi.Device) {
-		for _, name := range names {
-			all = append(all, resourceapi.Device{Name: name, AllowMultipleAllocations: new(true)})
+	r := newRig(t)
+	drop := true
+	r.api.PrependReactor("*", "resourceslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if create, writes := action.(clienttesting.CreateAction); writes && drop { // and updates
+			for i := range create.GetObject().(*resourceapi.ResourceSlice).Spec.Devices {
+				create.GetObject().(*resourceapi.ResourceSlice).Spec.Devices[i].AllowMultipleAllocations = nil
+			}
 		}
-		return all
+		return false, nil, nil
+	})
+	r.inv.SetConfiguration(camWithLongHashes())
+	r.inv.SetSlice(nodeReports("a", 1))
+	r.run()
+	r.eventually("the problem to be known", func() bool { return strings.Contains(r.Problem("cam"), "of pool cam/a") })
+	began := r.clock.Now()
+	r.eventually("the pool to be looked at again", func() bool { return r.clock.Since(began) > 10*syncDelay })
+	if got := r.written(); len(got) != 1 || r.Problem("cam") == "" {
+		t.Errorf("written: %q; problem %q", got, r.Problem("cam"))
 	}
-	pool := func(names ...string) *resourceslice.Pool {
-		return &resourceslice.Pool{Slices: []resourceslice.Slice{{Devices: devices(names...)}}}
-	}
-	q.set("cam/a", pool("x"))
-	desired, actual := &resourceapi.ResourceSlice{}, &resourceapi.ResourceSlice{}
-	desired.Spec.Devices, actual.Spec.Devices = devices("x"), []resourceapi.Device{{Name: "x"}}
-	drop := func() {
-		q.current = "cam/a"
-		q.failed(t.Context(), &resourceslice.DroppedFieldsError{PoolName: "cam/a", DesiredSlice: desired,
-			ActualSlice: actual}, "")
-	}
-	multiple := func() bool { return q.wanted["cam/a"].Slices[0].Devices[0].AllowMultipleAllocations != nil }
-	if drop(); multiple() {
-		t.Error("what was dropped is wanted still")
-	}
-	if n, _, problem := q.problem("cam"); n != 1 || problem == "" {
-		t.Errorf("%d problems: %s", n, problem)
-	}
-	q.set("cam/a", pool("x", "y"))
-	if n, _, problem := q.problem("cam"); n != 0 || !multiple() {
-		t.Errorf("another pool has %d problems: %s", n, problem)
-	}
-	if drop(); !multiple() {
-		t.Error("what was dropped of the pool before is not wanted now")
-	}
+	r.mu.Lock()
+	drop = false
+	r.mu.Unlock()
+	r.add(r.inv.SetSlice(nodeReports("a", 2)))
+	r.eventually("the other pool to be written", func() bool { return len(r.written()) == 2 && r.Problem("cam") == "" })
 }
 
 // What a device that joins costs of 10 on each node.

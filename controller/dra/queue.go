@@ -3,20 +3,15 @@ package dra
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
-	"github.com/kubeslot/kubeslot/controller/naming"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // Reasons of failed writes, as the metric has them.
@@ -25,10 +20,6 @@ const (
 	invalidSlice  = "invalid"
 	otherReason   = "other"
 )
-
-// maxProblemLength is how long what the API server says of a slice may be, in characters, in a status: it may
-// name each field of each device.
-const maxProblemLength = 512
 
 var failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "kubeslot_controller_resourceslice_failures_total",
@@ -43,55 +34,43 @@ func init() {
 	metrics.Registry.MustRegister(failures)
 }
 
-// poolQueue is the queue of the ResourceSlice controller, and has what is to be published. The controller
-// validates all that it is to publish whenever it looks at a pool, and Update copies it and adds all pools: so it
-// is given each pool alone, when it is about to look at that. Its one worker calls Get, Forget and failed in turn.
+const (
+	// settle is how long changes of a pool are gathered for one write.
+	settle = 200 * time.Millisecond
+	// rate is how many bytes of nodes' names are written in a second. A device that many nodes see has all of these,
+	// which each node that comes changes.
+	rate = 1 << 20
+	// retryMin and retryMax are between two attempts to write a pool.
+	retryMin, retryMax = 100 * time.Millisecond, 30 * time.Second
+)
+
+// poolQueue is the queue of the ResourceSlice controller. The controller validates all that it is to publish whenever
+// it looks at a pool, and Update copies it and adds all pools: so it is given each pool alone, when it is about to look
+// at that. Its one worker calls Get, Forget and failed in turn.
 type poolQueue struct {
 	workqueue.TypedRateLimitingInterface[string]
-	// notify is called with the name of a Configuration whose problem is another.
-	notify func(configuration string)
-	// started has the controller, once it is there.
-	started chan *resourceslice.Controller
-	current string // the pool that Get returned last
+	publisher *Publisher
+	problems  *problems
+	done      <-chan struct{} // closed when the process leads no longer
 
-	mu       sync.Mutex
-	wanted   map[string]*resourceslice.Pool // by name
-	problems map[string]string              // by pool
+	current string        // the pool that Get returned last
+	pause   time.Duration // after it
+	// dropped are pools of which the API server has dropped something: it would do so again. The Publisher's lock is
+	// held for it.
+	dropped sets.Set[string]
 }
 
-func newPoolQueue(notify func(configuration string)) *poolQueue {
-	return &poolQueue{notify: notify, wanted: map[string]*resourceslice.Pool{}, problems: map[string]string{}}
+func newPoolQueue(p *Publisher) *poolQueue {
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax)
+	return &poolQueue{publisher: p, problems: newProblems(p.Changed), dropped: sets.New[string](),
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(retries,
+			workqueue.TypedRateLimitingQueueConfig[string]{Clock: p.Clock})}
 }
 
-// start starts a controller, of which none is running, with all that is wanted.
-func (q *poolQueue) start(ctx context.Context, options resourceslice.Options) (*resourceslice.Controller, error) {
-	q.TypedRateLimitingInterface =
-		workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	q.started = make(chan *resourceslice.Controller, 1)
-	options.Queue, options.ErrorHandler = q, q.failed
-	c, err := resourceslice.StartController(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	q.started <- c
-	for pool := range q.wanted {
-		q.TypedRateLimitingInterface.Add(pool)
-	}
-	return c, nil
-}
-
-// set has a pool published from now on, as soon as a controller runs; nil for not at all. It keeps the pool. The
-// goroutine that starts controllers calls it.
-func (q *poolQueue) set(pool string, as *resourceslice.Pool) {
-	q.mu.Lock()
-	if q.wanted[pool] = as; as == nil {
-		delete(q.wanted, pool)
-	}
-	q.mu.Unlock()
-	q.setProblem(pool, "")
-	if q.TypedRateLimitingInterface != nil {
-		q.TypedRateLimitingInterface.Add(pool)
-	}
+// changed has a pool published that is another. The Publisher's lock is held.
+func (q *poolQueue) changed(pool string) {
+	q.dropped.Delete(pool)
+	q.TypedRateLimitingInterface.AddAfter(pool, settle)
 }
 
 // Add is called by Update alone, with the pool that Get returns.
@@ -99,81 +78,69 @@ func (q *poolQueue) Add(string) {}
 
 // Get returns the next pool to be looked at, which is all that the controller then has.
 func (q *poolQueue) Get() (pool string, shutdown bool) {
-	if q.current, shutdown = q.TypedRateLimitingInterface.Get(); shutdown {
-		return "", true
+	if q.pause > 0 { // what changes meanwhile is one write
+		select {
+		case <-q.publisher.Clock.After(q.pause):
+		case <-q.done:
+		}
 	}
-	c := <-q.started
-	q.started <- c
+	for {
+		if pool, shutdown = q.TypedRateLimitingInterface.Get(); shutdown || q.give(pool) {
+			return pool, shutdown
+		}
+		q.Done(pool)
+	}
+}
+
+// give gives the controller a pool as it is to be, or reports that it is as far as it can be.
+func (q *poolQueue) give(pool string) bool {
+	q.publisher.mu.Lock()
+	defer q.publisher.mu.Unlock()
+	if q.dropped.Has(pool) {
+		return false
+	}
 	resources := resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{}}
-	q.mu.Lock()
-	if wanted := q.wanted[q.current]; wanted != nil {
-		resources.Pools[q.current] = *wanted
+	if devices := q.publisher.pools[pool]; len(devices) > 0 {
+		resources.Pools[pool] = poolOf(devices)
 	}
-	c.Update(&resources)
-	q.mu.Unlock()
-	return q.current, false
+	q.current = pool
+	q.pause = pauseAfter(resources.Pools[pool])
+	q.publisher.controller.Update(&resources)
+	return true
+}
+
+// pauseAfter is how long no other pool is looked at after this one.
+func pauseAfter(pool resourceslice.Pool) time.Duration {
+	return time.Duration(pool.NodeSelector.Size()) * time.Second / rate
 }
 
 // failed is the controller's error handler.
 func (q *poolQueue) failed(ctx context.Context, err error, message string) {
-	dropped, isDropped := errors.AsType[*resourceslice.DroppedFieldsError](err)
+	_, isDropped := errors.AsType[*resourceslice.DroppedFieldsError](err)
 	reason := otherReason
 	switch {
 	case isDropped:
 		reason = droppedFields
-		q.accept(dropped)
+		q.publisher.mu.Lock()
+		q.dropped.Insert(q.current)
+		q.publisher.mu.Unlock()
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		reason = invalidSlice
 	}
 	failures.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Error(err, "Cannot publish devices as they should be", "pool", q.current, "step", message)
-	if reason != otherReason {
-		q.setProblem(q.current, naming.CutText(err.Error(), maxProblemLength))
+	if reason != otherReason || apierrors.IsForbidden(err) { // which stay until somebody does something
+		q.problems.set(q.current, err.Error())
 	}
 }
 
-// accept has what the API server made of a slice be what is wanted, so that it is not written again and again.
-func (q *poolQueue) accept(dropped *resourceslice.DroppedFieldsError) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if pool := q.wanted[dropped.PoolName]; pool != nil && dropped.SliceIndex < len(pool.Slices) &&
-		resourceslice.DevicesDeepEqual(pool.Slices[dropped.SliceIndex].Devices, dropped.DesiredSlice.Spec.Devices) {
-		pool.Slices[dropped.SliceIndex].Devices = dropped.ActualSlice.Spec.Devices
+// Forget is called when a pool is as it should be, but for what the API server dropped.
+func (q *poolQueue) Forget(pool string) {
+	q.TypedRateLimitingInterface.Forget(pool)
+	q.publisher.mu.Lock()
+	isDropped := q.dropped.Has(pool)
+	q.publisher.mu.Unlock()
+	if !isDropped {
+		q.problems.set(pool, "")
 	}
-}
-
-func (q *poolQueue) setProblem(pool, problem string) {
-	q.mu.Lock()
-	before := q.problems[pool]
-	if q.problems[pool] = problem; problem == "" {
-		delete(q.problems, pool)
-	}
-	q.mu.Unlock()
-	if before != problem {
-		q.notify(configurationOf(pool))
-	}
-}
-
-// problem returns how many pools of a Configuration have a problem, and the first one's, by name.
-func (q *poolQueue) problem(configuration string) (pools int, first, problem string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, pool := range slices.Sorted(maps.Keys(q.problems)) {
-		if configurationOf(pool) != configuration {
-			continue
-		}
-		if pools++; pools == 1 {
-			first, problem = pool, q.problems[pool]
-		}
-	}
-	return pools, first, problem
-}
-
-// configurationOf is the name of the Configuration that a pool is of.
-func configurationOf(pool string) string {
-	if configuration, _, local := strings.Cut(pool, "/"); local {
-		return configuration
-	}
-	configuration, _ := slot.SplitInstance(pool)
-	return configuration
 }

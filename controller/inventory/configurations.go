@@ -141,6 +141,18 @@ func (v *Inventory) InForce(name string) *akriv0.Configuration {
 	return v.ownerOf(name)
 }
 
+// OfDRA are the Configurations in force whose devices DRA gives, or is to, in no order. They may not be changed.
+func (v *Inventory) OfDRA() (all []*akriv0.Configuration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, named := range v.names {
+		if named.owner != nil && !named.owner.GivesSlots() {
+			all = append(all, named.owner)
+		}
+	}
+	return all
+}
+
 // judgeAnew forgets what followed from an Instance's reports. The owners, of which there
 // may be none, are those of its Configuration's name, before and now.
 func (v *Inventory) judgeAnew(instance string, owners ...*akriv0.Configuration) Change {

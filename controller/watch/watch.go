@@ -349,8 +349,13 @@ func (s Source) concerns(change inventory.Change) []types.NamespacedName {
 		return keys
 	case Brokers, InstanceServices, ResourceSlices:
 		return change.Brokers
-	case ConfigurationServices, DeviceClasses:
+	case ConfigurationServices:
 		return change.Configurations
+	case DeviceClasses:
+		if len(change.Configurations) == 0 {
+			return nil
+		}
+		return make([]types.NamespacedName, 1) // its controller looks at all
 	}
 	concerned := map[types.NamespacedName]bool{}
 	for _, configuration := range change.Configurations {

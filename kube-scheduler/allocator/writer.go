@@ -60,7 +60,15 @@ func (w *Writer) Run(ctx context.Context, client versioned.Interface, handover H
 		if ended {
 			return
 		}
-		if err := w.sync(ctx, client, name, handover); err == nil {
+		c, held, known := handover(name)
+		var err error
+		switch {
+		case !known:
+			w.Changed(name) // until this scheduler leads
+		case c != nil:
+			err = write(ctx, client, c, held)
+		}
+		if err == nil {
 			w.queue.Forget(name)
 		} else {
 			w.queue.AddRateLimited(name)
@@ -70,17 +78,6 @@ func (w *Writer) Run(ctx context.Context, client versioned.Interface, handover H
 		}
 		w.queue.Done(name)
 	}
-}
-
-func (w *Writer) sync(ctx context.Context, client versioned.Interface, name string, handover Handover) error {
-	c, held, known := handover(name)
-	switch {
-	case !known:
-		w.Changed(name) // until this scheduler leads
-	case c != nil:
-		return write(ctx, client, c, held)
-	}
-	return nil
 }
 
 // write writes the status if it is another. The API server refuses the write if the Configuration has changed

@@ -82,6 +82,9 @@ func (i *Injector) PutClaim(claim types.UID, requests map[string]inject.Addition
 
 // Claims returns the UIDs of the ResourceClaims that have specs.
 func (i *Injector) Claims() ([]types.UID, error) {
+	if i == nil {
+		return nil, nil
+	}
 	files, err := filepath.Glob(i.store.claimPath("*"))
 	var all []types.UID
 	for _, file := range files {
@@ -92,6 +95,9 @@ func (i *Injector) Claims() ([]types.UID, error) {
 
 // ClaimAnnotations returns the annotations of a ResourceClaim's spec; nil where there is none.
 func (i *Injector) ClaimAnnotations(claim types.UID) (map[string]string, error) {
+	if i == nil {
+		return nil, nil
+	}
 	data, err := os.ReadFile(i.store.claimPath(claim))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -108,6 +114,9 @@ func (i *Injector) ClaimAnnotations(claim types.UID) (map[string]string, error) 
 
 // RemoveClaim removes the spec of a ResourceClaim, if there is one.
 func (i *Injector) RemoveClaim(claim types.UID) error {
+	if i == nil {
+		return nil
+	}
 	if err := i.store.remove(i.store.claimPath(claim)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove its CDI spec: %w", err)
 	}

@@ -44,7 +44,11 @@ type Injector struct {
 	usable  atomic.Bool // as far as known
 	retry   time.Duration
 	ask     time.Duration // between two questions to the runtime
+	claims  func(context.Context) error
 }
+
+// DescribeClaims has Run call describe, too, when the devices may have changed. It is to be called before Run.
+func (i *Injector) DescribeClaims(describe func(context.Context) error) { i.claims = describe }
 
 // NewInjector keeps specs in dir. While Follow does not know of the runtime, nothing is
 // given by name.
@@ -128,11 +132,15 @@ func (i *Injector) Run(ctx context.Context, source Devices) {
 				failed = append(failed, err)
 			}
 		}
+		failed = append(failed, i.store.prune(source.Gone))
+		if i.claims != nil {
+			failed = append(failed, i.claims(ctx))
+		}
 		var retry <-chan time.Time
-		err := errors.Join(append(failed, i.store.prune(source.Gone))...)
-		if err != nil && !failing { // once an outage
-			logger.Error(err, "Cannot bring CDI specs up to date: containers get devices written out, as good; "+
-				"trying again", "every", i.retry)
+		err := errors.Join(failed...)
+		if err != nil && !failing && ctx.Err() == nil { // once an outage
+			logger.Error(err, "Cannot bring CDI specs up to date: containers get devices written out, as good, and of "+
+				"ResourceClaims as they were, or not; trying again", "every", i.retry)
 		}
 		if failing = err != nil; failing {
 			retry = time.After(i.retry)

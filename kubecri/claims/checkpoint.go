@@ -194,7 +194,8 @@ func (c *Claims) snapshot(before map[string]checkpoint.Device) checkpoint.Checkp
 		use := c.containers.use(name)
 		// All that a pod had goes in one write. The kubelet may keep some.
 		goes = goes || c.config.Kubelet == nil && slices.Contains(use.freed, claim.Spec.Holder)
-		if err != nil || goes && !use.busy && len(use.held) == 0 {
+		// Of ResourceClaims the CDI specs say what they are prepared with.
+		if err != nil || claim.Spec.ByDRA() || goes && !use.busy && len(use.held) == 0 {
 			continue
 		}
 		now.Claims = append(now.Claims, checkpoint.Claim{Slot: claim.Name, Spec: claim.Spec})

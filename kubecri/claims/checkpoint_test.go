@@ -155,10 +155,10 @@ func TestCheckpointForgetsAllSlotsOfAContainerAtOnce(t *testing.T) {
 func TestCheckpointHasAClaimThatIsHeldAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint.json")
 	a := newAPI(t, 1, nil)
-	f := start(t, a, &fakeRuntime{}, setup{checkpoint: path})
+	f := start(t, a, &fakeRuntime{}, setup{checkpoint: path, grace: time.Hour})
 	name := slot.Name{Instance: "cam-a1", Index: 0}
-	spec := v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel, Holder: "dra:claim:",
-		ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "default", Name: "claim", UID: "claim"}}
+	spec := v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel, Holder: "u1",
+		Pod: &v1alpha1.PodReference{Namespace: "default", Name: "p", UID: "u1"}}
 	if wrote, other, err := f.HoldFor(t.Context(), name, spec); !wrote || other != nil || err != nil {
 		t.Fatalf("held: %v, %v, %v", wrote, other, err)
 	}

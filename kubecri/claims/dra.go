@@ -17,10 +17,10 @@ import (
 // the kubelet prepares the ResourceClaim, and releases it when the kubelet unprepares it. No annotation of
 // a container names the slot, so nothing that is known of containers releases it.
 
-// OfDRA returns this node's claims that ResourceClaims hold. While the API server has not been read they are
-// those of the checkpoint. They are not to be changed.
+// OfDRA returns this node's claims that ResourceClaims hold, none while the API server has not been read. They are not
+// to be changed.
 func (c *Claims) OfDRA() []*v1alpha1.SlotClaim {
-	return slices.DeleteFunc(c.claimsOf(""), func(claim *v1alpha1.SlotClaim) bool { return !claim.Spec.ByDRA() })
+	return slices.DeleteFunc(c.store.all(), func(claim *v1alpha1.SlotClaim) bool { return !claim.Spec.ByDRA() })
 }
 
 // Ready waits until it is known what containers and claims there are.

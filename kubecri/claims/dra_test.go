@@ -3,11 +3,14 @@ package claims
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // forDRA is the claim of a ResourceClaim's slot.
@@ -77,5 +80,35 @@ func TestResourceClaimsClaimAgainAtOnce(t *testing.T) {
 	spec.MadeAgain = true
 	if wrote, _, err := f.HoldFor(t.Context(), mustSlot(t, "cam-8120fe-0"), spec); err != nil || !wrote {
 		t.Errorf("a slot in use was not claimed again: %t, %v", wrote, err)
+	}
+}
+
+// What ResourceClaims hold is not in the checkpoint: a claim of thousands of slots would have it written for each.
+func TestResourceClaimsAreNotInTheCheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint.json")
+	f := start(t, newAPI(t, 2, nil), &fakeRuntime{}, setup{checkpoint: path})
+	var all []slot.Name
+	for _, name := range []string{"cam-8120fe-0", "cam-8120fe-1"} {
+		all = append(all, mustSlot(t, name))
+		if _, _, err := f.HoldFor(t.Context(), mustSlot(t, name), forDRA("dra.u1.s0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitCheckpoint(t, path)
+	if err := f.writeCheckpoint(); err != nil {
+		t.Fatal(err)
+	}
+	awaitCheckpoint(t, path)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		if err := f.GiveBack(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) {
+		t.Errorf("it was written again: %v", err)
 	}
 }

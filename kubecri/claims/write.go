@@ -103,7 +103,7 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 // written: a process that starts while the API server is away takes what it has for the node's.
 func (c *Claims) release(ctx context.Context, name slot.Name, claim *v1alpha1.SlotClaim) error {
 	c.store.going.LoadOrStore(claim.UID, toGo)
-	if c.config.Checkpoint != "" && c.isSynced() {
+	if c.config.Checkpoint != "" && c.isSynced() && !claim.Spec.ByDRA() {
 		_ = c.writeCheckpoint() // CheckpointError says why not
 	}
 	if err := c.store.remove(ctx, name, claim.UID); err != nil {

@@ -46,7 +46,7 @@ func TestClaimedAgain(t *testing.T) {
 
 	a.remove(t, camera+"-0")
 	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-0"))
-	if err := r.claimAgain(t.Context()); err != nil {
+	if err := r.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if now := a.claimed(t)[camera+"-0"]; now != before[camera+"-0"] {
@@ -69,7 +69,7 @@ func TestClaimedAgain(t *testing.T) {
 	r.kill()
 	a.remove(t, camera+"-1")
 	r = start(t, a, here, dir)
-	if err := r.claimAgain(t.Context()); err != nil {
+	if err := r.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if now := a.claimed(t)[camera+"-1"]; now != before[camera+"-1"] {
@@ -79,13 +79,13 @@ func TestClaimedAgain(t *testing.T) {
 	a.remove(t, camera+"-1")
 	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
 	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
-	if err := r.claimAgain(t.Context()); err == nil {
+	if err := r.look(t.Context()); err == nil {
 		t.Error("another has the slot, and nothing says so")
 	}
 	if err := unprepare(t, r, "u1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.claimAgain(t.Context()); err != nil {
+	if err := r.look(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if now := a.claimed(t); len(now) != 1 || now[camera+"-1"] != "another" {
@@ -130,7 +130,7 @@ func TestNodeIsDeleted(t *testing.T) {
 		if a.claimed(t)[camera+"-0"] != "" {
 			a.remove(t, camera+"-0")
 		}
-		return r.claimAgain(t.Context()) != nil
+		return r.look(t.Context()) != nil
 	})
 	<-r.again // of its deletion, and of the nodes that were there
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestNodeIsDeleted(t *testing.T) {
 // claimed again, and its own slots stay claimed.
 func TestSpecThatCannotBeRead(t *testing.T) {
 	for _, content := range []string{"{", `{"annotations": {"slots.kubeslot.io/prepared": "{\"slots\": []}"}}`} {
-		a := newAPI(configuration(3))
+		a := newAPI(configuration(3), claim("u1", "one "+camera+" 1"), claim("u2", "one "+camera+" 1"))
 		r := start(t, a, here, t.TempDir())
 		for _, uid := range []types.UID{"u1", "u2"} {
 			if err := r.ask(t, claim(uid, "one "+camera+" 1")); err != nil {
@@ -164,7 +164,7 @@ func TestSpecThatCannotBeRead(t *testing.T) {
 		}
 		a.remove(t, camera+"-1")
 		await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
-		if err := r.claimAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
+		if err := r.look(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
 			t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
 		}
 		want := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "dra.u2.s0"}

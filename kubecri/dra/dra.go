@@ -25,8 +25,15 @@ import (
 	"github.com/kubeslot/kubeslot/wake"
 )
 
-// callTimeout bounds what is done about one claim at a time. The kubelet waits 45 s, and tries again.
-const callTimeout = 30 * time.Second
+const (
+	// callTimeout bounds a call of the kubelet, which waits 45 s.
+	callTimeout = 30 * time.Second
+	// patience is how long a ResourceClaim is tried to be prepared: the kubelet tries again only 60 to 90 s later. What
+	// it takes often comes by itself: a slot that another node is about to release, an API server that restarts.
+	patience = 15 * time.Second
+	// retryInterval is between two tries.
+	retryInterval = 500 * time.Millisecond
+)
 
 // Config is what a Driver needs. All but CDI and Clock is required.
 type Config struct {
@@ -44,9 +51,6 @@ type Config struct {
 	Nodes          coreinformers.NodeInformer
 	// Device returns the device behind an Instance, or why it cannot be used. It may wait a while.
 	Device func(ctx context.Context, instance string) (discovery.Device, error)
-	// FreeTimeout is how long a slot is waited for that another node is about to release: a ResourceClaim may
-	// be deallocated before its node has unprepared it. The kubelet tries again only a minute or more later.
-	FreeTimeout time.Duration
 	// Seen knows which devices the node sees.
 	Seen cdi.Devices
 	// CDI writes the specs; nil where kubecri writes none.
@@ -63,9 +67,10 @@ type Config struct {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	wake  wake.Signal             // asks for another look at whether the driver is needed
 	again wake.Signal             // asks for what is prepared to be claimed again
-	busy  claims.Locks[types.UID] // by a ResourceClaim: one call for it at a time
+	busy  claims.Locks[types.UID] // by a ResourceClaim: one is at it at a time
+
+	patience time.Duration
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
@@ -85,14 +90,15 @@ func New(config Config) (*Driver, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	d := &Driver{Config: config, wake: wake.New(), again: wake.New()}
+	d := &Driver{Config: config, again: wake.New(), patience: patience}
+	if d.CDI != nil {
+		d.CDI.DescribeClaims(d.describeAgain)
+	}
 	return d, d.follow()
 }
 
-// alone calls do for at most callTimeout, as the only one who is at the ResourceClaim.
+// alone calls do as the only one who is at the ResourceClaim.
 func (d *Driver) alone(ctx context.Context, claim types.UID, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	unlock, err := d.busy.Lock(ctx, claim)
 	if err != nil {
 		return fmt.Errorf("wait for another call for ResourceClaim %s: %w", claim, err)
@@ -104,13 +110,11 @@ func (d *Driver) alone(ctx context.Context, claim types.UID, do func(context.Con
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.
 func (d *Driver) PrepareResourceClaims(ctx context.Context, all []*resourceapi.ResourceClaim,
 ) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	results := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, claim := range all {
-		var devices []kubeletplugin.Device
-		err := d.alone(ctx, claim.UID, func(ctx context.Context) (err error) {
-			devices, err = d.prepare(ctx, claim)
-			return err
-		})
+		devices, err := d.prepare(ctx, claim)
 		if err != nil {
 			err = fmt.Errorf("ResourceClaim %s/%s cannot be prepared on node %s: %w", claim.Namespace, claim.Name,
 				d.Node, err)
@@ -125,6 +129,8 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context, all []*resourceapi.R
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
 func (d *Driver) UnprepareResourceClaims(ctx context.Context,
 	all []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	results := map[types.UID]error{}
 	for _, claim := range all {
 		err := d.alone(ctx, claim.UID, func(ctx context.Context) error {

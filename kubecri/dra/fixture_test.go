@@ -285,6 +285,7 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 	if r.Driver, err = New(config); err != nil {
 		t.Fatal(err)
 	}
+	r.patience = 0
 	config.Slices.Informer() // so that it is started
 	before := a.watched()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -3,8 +3,6 @@ package dra
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,8 +15,8 @@ import (
 // without one.
 const healthEvery = 5 * time.Second
 
-// WatchHealthStatus implements kubeletplugin.DRAPlugin: it reports the devices of which ResourceClaims hold
-// slots here.
+// WatchHealthStatus implements kubeletplugin.DRAPlugin: it reports the devices with which ResourceClaims are
+// prepared here.
 func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	ticker := d.Clock.NewTicker(healthEvery)
 	defer ticker.Stop()
@@ -40,29 +38,27 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 
 // health is what there is to report now, and what is closed when that may have changed.
 func (d *Driver) health() (report kubeletplugin.DeviceHealthReport, changed <-chan struct{}) {
-	held := map[string]*v1alpha1.Device{} // as the node's DeviceSlices list it; nil where they do not
-	for _, c := range d.Claims.OfDRA() {
-		if name, err := c.Slot(); err == nil {
-			held[name.Instance] = nil
-		}
-	}
 	seen, changed := d.Seen.Devices()
+	listed := map[string]*v1alpha1.Device{}               // in the node's DeviceSlices
 	own, _ := d.Slices.Lister().List(labels.Everything()) // from memory
 	for _, s := range own {
 		for i := range s.Spec.Devices {
-			listed := &s.Spec.Devices[i]
-			if _, is := held[listed.Instance()]; is {
-				held[listed.Instance()] = listed
-			}
+			listed[s.Spec.Devices[i].Instance()] = &s.Spec.Devices[i]
 		}
 	}
-	for _, instance := range slices.Sorted(maps.Keys(held)) {
-		_, sees := seen[instance]
-		of := held[instance]
-		state, message := healthOf(d.Node, sees, d.Seen.Gone(instance), of)
-		report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{DeviceName: instance,
-			PoolName: v1alpha1.DRAPool(instance, d.Node, of == nil || of.Shared), Health: state, Message: message,
-			LastUpdated: d.Clock.Now()})
+	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
+	reported := map[string]bool{}
+	for _, p := range recorded {
+		for _, r := range p.Results {
+			if reported[r.Pool+" "+r.Instance] {
+				continue
+			}
+			reported[r.Pool+" "+r.Instance] = true
+			_, sees := seen[r.Instance]
+			state, message := healthOf(d.Node, sees, d.Seen.Gone(r.Instance), listed[r.Instance])
+			report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{DeviceName: r.Instance, PoolName: r.Pool,
+				Health: state, Message: message, LastUpdated: d.Clock.Now()})
+		}
 	}
 	return report, changed
 }

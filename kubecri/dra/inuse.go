@@ -41,9 +41,6 @@ func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference
 		return fmt.Errorf("container %q of pod %s/%s has not ended and may use it: the slots are free when it has",
 			kubelettypes.GetContainerName(c.Labels), ref.Namespace, kubelettypes.GetPodName(c.Labels))
 	}
-	if d.CDI == nil {
-		return nil
-	}
 	return d.CDI.RemoveClaim(ref.UID)
 }
 

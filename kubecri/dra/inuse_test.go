@@ -121,7 +121,7 @@ func TestPreparedAgainInAnOutage(t *testing.T) {
 // The kubelet has a claim unprepared while containers of a pod that was deleted by force run still. Its slots stay,
 // and no container is created with them from before the runtime is asked; once the last has ended they are free.
 func TestUnpreparedWhileAContainerRuns(t *testing.T) {
-	a := newAPI(configuration(2))
+	a := newAPI(configuration(2), claim("u1", "one "+camera+" 1"))
 	r := start(t, a, here, t.TempDir())
 	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
@@ -142,15 +142,33 @@ func TestUnpreparedWhileAContainerRuns(t *testing.T) {
 	}
 	a.remove(t, camera+"-0")
 	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
-	if err := r.claimAgain(t.Context()); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+	if err := r.look(t.Context()); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
 		t.Errorf("not claimed again: %v; slots %v", err, a.claimed(t))
 	}
-	if _, err := r.describeAgain(t.Context()); err != nil || !r.says(`!"u1-one"`)() {
+	if err := r.describeAgain(t.Context()); err != nil || !r.says(`!"u1-one"`)() {
 		t.Errorf("described again (%v):\n%s", err, r.spec("u1"))
 	}
 	r.runtime.has()
 	if err := unprepare(t, r, "u1"); err != nil || len(a.claimed(t)) != 0 || r.spec("u1") != "" {
 		t.Errorf("%v; slots %v", err, a.claimed(t))
+	}
+}
+
+// A claim that could not be unprepared, since a container had not ended, and is prepared once more is given again.
+func TestPreparedAgainAfterItWasRevoked(t *testing.T) {
+	a := newAPI(configuration(2))
+	r := start(t, a, here, t.TempDir())
+	c := claim("u1", "one "+camera+" 1")
+	if err := r.ask(t, c); err != nil {
+		t.Fatal(err)
+	}
+	before := r.spec("u1")
+	r.runtime.has(container("c1", "forced", ""))
+	if err := unprepare(t, r, "u1"); err == nil || !r.says(`!"u1-one"`)() {
+		t.Fatalf("%v; its spec is\n%s", err, r.spec("u1"))
+	}
+	if err := r.ask(t, c); err != nil || r.spec("u1") != before || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+		t.Errorf("%v; slots %v; its spec is\n%s", err, a.claimed(t), r.spec("u1"))
 	}
 }
 

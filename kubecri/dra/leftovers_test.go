@@ -1,7 +1,6 @@
 package dra
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -81,7 +80,7 @@ func TestLeftovers(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.runtime.has(test.containers...)
-			if err := r.leftovers(t.Context()); (err != nil) != (len(test.containers) > 0 && !test.released) {
+			if err := r.look(t.Context()); (err != nil) != (len(test.containers) > 0 && !test.released) {
 				t.Error(err)
 			}
 			if released := len(a.claimed(t)) == 0; released != test.released || (r.spec("u1") == "") != test.released {
@@ -100,7 +99,7 @@ func TestLeftoverSpec(t *testing.T) {
 	}
 	a.remove(t, camera+"-0")
 	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
-	if err := r.leftovers(t.Context()); err != nil || r.spec("u1") != "" {
+	if err := r.look(t.Context()); err != nil || r.spec("u1") != "" {
 		t.Errorf("%v; left %s", err, r.spec("u1"))
 	}
 }
@@ -116,7 +115,7 @@ func TestLeftoverOfTheName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.leftovers(t.Context()); err != nil {
+	if err := r.look(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(map[string]string{camera + "-1": "dra.u2.s0"}, a.claimed(t)); diff != "" ||
@@ -139,7 +138,7 @@ func TestLeftoverOfWhatIsPrepared(t *testing.T) {
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0", ResourceClaim: reference(c)})
 	await.That(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 2 })
-	if err := errors.Join(r.claimAgain(t.Context()), r.leftovers(t.Context())); err != nil || r.spec("u1") != before {
+	if err := r.look(t.Context()); err != nil || r.spec("u1") != before {
 		t.Errorf("%v; its spec is\n%s", err, r.spec("u1"))
 	}
 	if diff := cmp.Diff(map[string]string{camera + "-0": "dra.u1.s0"}, a.claimed(t)); diff != "" {

@@ -43,6 +43,7 @@ type result struct {
 func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
 	of := v1alpha1.ResourceClaimReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 	p := &preparedClaim{Broker: claim.Labels[akriv0.BrokerLabel], ResourceClaimReference: of}
+	all := 0
 	for _, r := range v1alpha1.DRAResults(claim) {
 		if r.AdminAccess != nil && *r.AdminAccess {
 			return nil, fmt.Errorf("request %s has adminAccess, which driver %s does not give: a slot is used by who "+
@@ -62,6 +63,10 @@ func allocated(claim *resourceapi.ResourceClaim) (*preparedClaim, error) {
 		slots, err := consumed(r.ConsumedCapacity)
 		if err != nil {
 			return nil, fmt.Errorf("request %s of device %s: %w", r.Request, r.Device, err)
+		}
+		if all += slots; all > v1alpha1.DRAMaxSlots {
+			return nil, fmt.Errorf("its requests consume more than %d slots: divide it into several ResourceClaims",
+				v1alpha1.DRAMaxSlots)
 		}
 		p.Results = append(p.Results, result{Request: r.Request, Pool: r.Pool, Instance: r.Device, Share: r.ShareID,
 			Slots: slots})
@@ -103,41 +108,15 @@ func (p *preparedClaim) slots() iter.Seq2[slot.Name, *result] {
 	}
 }
 
-// hold has each result hold its own of the ResourceClaim's SlotClaims, the lowest first, at most as many as it is to
-// have.
-func (p *preparedClaim) hold(all []*v1alpha1.SlotClaim) {
-	for i := range p.Results {
-		r := &p.Results[i]
-		for _, c := range all {
-			if name, err := c.Slot(); err == nil && name.Instance == r.Instance && c.Spec.Holder == p.holder(r) {
-				r.Held = append(r.Held, name.Index)
-			}
-		}
-		slices.Sort(r.Held)
-		r.Held = r.Held[:min(len(r.Held), r.Slots)]
-	}
+// isOf reports whether it is of the same allocation as the other, which holds nothing.
+func (p *preparedClaim) isOf(other *preparedClaim) bool {
+	return p != nil && slices.EqualFunc(p.Results, other.Results, func(a, b result) bool {
+		a.Held = nil
+		return reflect.DeepEqual(a, b)
+	})
 }
 
-// same reports whether containers get by it the slots of the other.
-func (p *preparedClaim) same(other *preparedClaim) bool {
-	return p != nil && !p.Revoked && reflect.DeepEqual(p.Results, other.Results)
-}
-
-// within reports whether the other has all of its slots, for the same requests.
-func (p *preparedClaim) within(other *preparedClaim) bool {
-	of := map[slot.Name]string{}
-	for name, r := range other.slots() {
-		of[name] = r.Request
-	}
-	for name, r := range p.slots() {
-		if request, is := of[name]; !is || request != r.Request {
-			return false
-		}
-	}
-	return true
-}
-
-// beyond are the SlotClaims of which the ResourceClaim does not have the slots; all where it has none.
+// beyond are those of its SlotClaims of which the ResourceClaim does not have the slots.
 func (p *preparedClaim) beyond(all []*v1alpha1.SlotClaim) []*v1alpha1.SlotClaim {
 	has := map[string]bool{}
 	for name := range p.slots() {

@@ -7,13 +7,10 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"pgregory.net/rapid"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // parameters is a claim with parameters for the driver, of the requests; for none of all.
@@ -46,6 +43,7 @@ func TestWants(t *testing.T) {
 		"none":                    {claim: claim("u1", "one "+camera+" 0"), bad: true},
 		"as many as there can be": {claim: claim("u1", "one "+camera+" 2000"), slots: []int{2000}},
 		"more than there can be":  {claim: claim("u1", "one "+camera+" 2001"), bad: true},
+		"more in all":             {claim: claim("u1", "one "+camera+" 1999", "two "+other+" 2"), bad: true},
 		"adminAccess":             {claim: result(func(r *inAllocation) { r.AdminAccess = ptr.To(true) }), bad: true},
 		"no Instance's name":      {claim: claim("u1", "one camera 1"), bad: true},
 		"parameters for us":       {claim: parameters(v1alpha1.DRADriver, "one"), bad: true},
@@ -90,61 +88,6 @@ func TestMayPrepare(t *testing.T) {
 			t.Errorf("%s: %v, want it allowed: %t", name, err, test.want)
 		}
 	}
-}
-
-// Of what a claim has here each result holds at most its slots, of its own device and holder alone; all else
-// of the claim's is beyond, and other claims' slots are left alone.
-func TestHold(t *testing.T) {
-	instances := []string{camera, other}
-	rapid.Check(t, func(t *rapid.T) {
-		p := &preparedClaim{ResourceClaimReference: v1alpha1.ResourceClaimReference{UID: "u1"},
-			Results: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) result {
-				return result{Instance: rapid.SampledFrom(instances).Draw(t, "instance"),
-					Slots: rapid.IntRange(1, 3).Draw(t, "slots")}
-			}), 0, 3).Draw(t, "results")}
-		for i := range p.Results {
-			p.Results[i].Share = ptr.To(types.UID(fmt.Sprint("s", i)))
-		}
-		var here []*v1alpha1.SlotClaim
-		holders := []string{"dra.u1", "dra.u1.s0", "dra.u1.s1", "dra.u1.s2", "dra.u10.s0", "dra.u2.s0", "u1", "p1"}
-		for _, instance := range instances {
-			for i := range 5 {
-				if holder := rapid.SampledFrom(append(holders, "")).Draw(t, "holder"); holder != "" {
-					here = append(here, v1alpha1.NewSlotClaim(slot.Name{Instance: instance, Index: i},
-						v1alpha1.SlotClaimSpec{Holder: holder}, v1alpha1.NodeOwner("n", "u")))
-				}
-			}
-		}
-		mine := ofClaim("u1", slices.Clone(here))
-		p.hold(mine)
-		seen := map[string]int{}
-		for name, r := range p.slots() {
-			seen[name.String()]++
-			at := slices.IndexFunc(here, func(c *v1alpha1.SlotClaim) bool { return c.Name == name.String() })
-			if name.Instance != r.Instance || here[at].Spec.Holder != p.holder(r) {
-				t.Fatalf("%s, held by %s, for %+v", name, here[at].Spec.Holder, r)
-			}
-			if len(r.Held) > r.Slots || !slices.IsSorted(r.Held) {
-				t.Fatalf("too many for %+v, or not in order", r)
-			}
-		}
-		for _, c := range p.beyond(mine) {
-			seen[c.Name]++
-		}
-		for _, c := range here {
-			of := 0
-			if c.Spec.Holder == "dra.u1" || len(c.Spec.Holder) == len("dra.u1.s0") && c.Spec.Holder[:7] == "dra.u1." {
-				of = 1
-			}
-			if seen[c.Name] != of {
-				t.Fatalf("%s of %s is there %d times, want %d", c.Name, c.Spec.Holder, seen[c.Name], of)
-			}
-		}
-		nothing := (*preparedClaim)(nil)
-		if len(nothing.beyond(mine)) != len(mine) || !nothing.within(p) || nothing.same(p) {
-			t.Fatal("what is not prepared has slots")
-		}
-	})
 }
 
 func TestHealthOf(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,68 +20,101 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// prepare claims the slots of a ResourceClaim and writes its CDI spec. A claim whose spec names the slots that it has
-// is left as it is, also when its device is gone since.
+// prepare prepares a ResourceClaim, and tries again for a while where it cannot. It gives back what it took if others
+// have too many slots. After another error that stays for the kubelet's next try: thousands of slots take several.
 func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
-	now, err := allocated(claim)
+	want, err := allocated(claim)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.CDI.Usable(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.Claims.Ready(ctx); err != nil {
-		return nil, err
-	}
-	before, lost := d.recorded(claim.UID)
-	if before != nil { // somebody may have deleted claims of it
-		if lost = d.claimRecorded(ctx, before); lost != nil && !errors.Is(lost, errLost) {
-			return nil, lost // it may be in use, and stays as it is
+	for since := d.Clock.Now(); ; {
+		err = d.alone(ctx, want.UID, func(ctx context.Context) error { return d.tryToPrepare(ctx, claim, *want) })
+		if err == nil {
+			return want.devices(), nil
 		}
-	}
-	now.hold(d.of(now.UID))
-	if lost == nil && before.same(now) {
-		return now.devices(), nil
-	}
-	devices, err := d.check(ctx, now)
-	if err != nil {
-		return nil, err
-	}
-	if lost != nil || !before.within(now) {
-		if err := d.revoke(ctx, now.ResourceClaimReference, before); err != nil {
-			return nil, errors.Join(lost, fmt.Errorf("it was prepared with other slots before: %w", err))
-		}
-		before = nil
-	}
-	if err := d.releaseBeyond(ctx, now, d.of(now.UID)); err != nil {
-		return nil, err
-	}
-	for i := range now.Results {
-		if err = d.take(ctx, now, &now.Results[i]); errors.Is(err, errNoneFree) {
+		if d.Clock.Since(since) >= d.patience {
 			break
 		}
-		if err != nil { // what is claimed stays for the next try: thousands of slots take several
-			return nil, err
+		select {
+		case <-d.Clock.After(retryInterval):
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	if !errors.Is(err, errNoneFree) {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	return nil, errors.Join(err, d.alone(ctx, want.UID, func(ctx context.Context) error {
+		if p, err := d.recorded(want.UID); p != nil || err != nil { // another call has prepared it
+			return err
+		}
+		return d.releaseAll(ctx, d.of(want.UID))
+	}))
+}
+
+// tryToPrepare claims the slots of a ResourceClaim, p, and writes its CDI spec. A claim that is prepared as it is
+// allocated, and has its slots, is left as it is, also when its device is gone since.
+func (d *Driver) tryToPrepare(ctx context.Context, claim *resourceapi.ResourceClaim, p preparedClaim) error {
+	if err := d.CDI.Usable(ctx); err != nil {
+		return err
+	}
+	if err := d.Claims.Ready(ctx); err != nil {
+		return err
+	}
+	before, err := d.recorded(p.UID)
+	isPrepared := before.isOf(&p)
+	if isPrepared { // somebody may have deleted claims of it
+		err = d.claimAgain(ctx, before)
+		if err == nil && !before.Revoked || err != nil && !errors.Is(err, errLost) { // it may be in use, and stays as it is
+			return err
 		}
 	}
-	if err == nil {
-		err = d.describe(now, devices)
+	devices, errDevices := d.devicesOf(ctx, &p)
+	switch {
+	case errDevices != nil:
+		return errDevices
+	case isPrepared && err == nil:
+		before.Revoked = false
+		return d.describe(before, devices)
+	case before != nil || err != nil:
+		if errInUse := d.revoke(ctx, p.ResourceClaimReference, before); errInUse != nil {
+			return errors.Join(err, fmt.Errorf("it was prepared with other slots before: %w", errInUse))
+		}
 	}
-	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		return nil, errors.Join(err, d.releaseBeyond(ctx, before, d.of(now.UID)))
+	if err := d.takeAll(ctx, claim, &p); err != nil {
+		return err
 	}
-	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim), "slots",
-		len(d.of(now.UID)))
-	return now.devices(), nil
+	if err := d.describe(&p, devices); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim))
+	return d.releaseAll(ctx, p.beyond(d.of(p.UID)))
+}
+
+// takeAll claims slots for all results, once what the ResourceClaim has of another allocation is released: it may have
+// been the same slots.
+func (d *Driver) takeAll(ctx context.Context, claim *resourceapi.ResourceClaim, p *preparedClaim) error {
+	others := slices.DeleteFunc(d.of(p.UID), func(c *v1alpha1.SlotClaim) bool { return c.AllocatedBy(claim) })
+	if err := d.releaseAll(ctx, others); err != nil {
+		return err
+	}
+	p.Results = slices.Clone(p.Results)
+	for i := range p.Results {
+		if err := d.take(ctx, p, &p.Results[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // of are the SlotClaims of this node that the ResourceClaim holds.
 func (d *Driver) of(claim types.UID) []*v1alpha1.SlotClaim { return ofClaim(claim, d.Claims.OfDRA()) }
 
-// check returns the devices of what is to be prepared, by Instance, or why they cannot be given.
-func (d *Driver) check(ctx context.Context, p *preparedClaim) (map[string]discovery.Device, error) {
+// devicesOf returns the devices of what is to be prepared, by Instance, or why they cannot be given.
+func (d *Driver) devicesOf(ctx context.Context, p *preparedClaim) (map[string]discovery.Device, error) {
 	devices := map[string]discovery.Device{}
 	for _, r := range p.Results {
 		if _, known := devices[r.Instance]; known {
@@ -120,13 +152,9 @@ func (d *Driver) configuration(instance string) *akriv0.Configuration {
 	return oldest.InForce(v1alpha1.DeviceConfiguration(instance))
 }
 
-const (
-	// freeInterval is between two looks for a slot that is about to be released.
-	freeInterval = 500 * time.Millisecond
-	// maxTries is how many slots that others have are tried before the API server is asked who has which: its
-	// answer has the SlotClaims of all of the Configuration's devices, be they thousands.
-	maxTries = 8
-)
+// maxTries is how many slots that others have are tried before the API server is asked who has which: its
+// answer has the SlotClaims of all of the Configuration's devices, be they thousands.
+const maxTries = 8
 
 // errNoneFree is in the error of a result for which others have too many slots.
 var errNoneFree = errors.New("no other is free")
@@ -137,20 +165,11 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 	if c := d.configuration(r.Instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, tries, since := d.taken(p, r), 0, d.Clock.Now()
+	taken, tries := d.taken(p, r), 0
 	for len(r.Held) < r.Slots {
 		index, free := lowestFree(capacity, taken)
 		if !free {
-			if d.Clock.Since(since) >= d.FreeTimeout {
-				return noneFree(r, capacity, taken)
-			}
-			select {
-			case <-d.Clock.After(freeInterval):
-			case <-ctx.Done():
-				return noneFree(r, capacity, taken)
-			}
-			taken, tries = d.taken(p, r), 0
-			continue
+			return noneFree(r, capacity, taken)
 		}
 		_, other, err := d.claimSlot(ctx, p, r, slot.Name{Instance: r.Instance, Index: index}, false)
 		switch {
@@ -189,9 +208,8 @@ func (d *Driver) claimSlot(ctx context.Context, p *preparedClaim, r *result, nam
 		Holder: p.holder(r), MadeAgain: again, ResourceClaim: new(p.ResourceClaimReference)})
 }
 
-// taken returns who has slots of the result's device, by index, and "" for those that the result holds. Another claim
-// has those that its spec names, also while they are not claimed. A slot of the same holder that the watch showed
-// after hold is not among them, so that take finds it.
+// taken returns who else has slots of the result's device, by index. Another claim has those that its spec names, also
+// while they are not claimed. What the result has of an earlier try is not among them, so that take finds it.
 func (d *Driver) taken(p *preparedClaim, r *result) map[int]string {
 	taken := d.Claims.Taken(r.Instance, p.holder(r))
 	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
@@ -201,9 +219,6 @@ func (d *Driver) taken(p *preparedClaim, r *result) map[int]string {
 				taken[name.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", other.Namespace, other.Name, d.Node)
 			}
 		}
-	}
-	for _, index := range r.Held {
-		taken[index] = ""
 	}
 	return taken
 }
@@ -237,8 +252,15 @@ func (p *preparedClaim) devices() []kubeletplugin.Device {
 	return devices
 }
 
-// unprepare releases all that a ResourceClaim has here.
+// unprepare releases all that a ResourceClaim has here. Of one that was never prepared, the API server may know slots
+// whose creation it has not answered.
 func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
+	if err := d.Claims.Ready(ctx); err != nil {
+		return err
+	}
+	if p, _ := d.recorded(ref.UID); p != nil {
+		return d.release(ctx, ref, d.of(ref.UID))
+	}
 	all, err := d.Claims.ListOfDRA(ctx)
 	if err != nil {
 		return err
@@ -255,14 +277,13 @@ func (d *Driver) release(ctx context.Context, ref v1alpha1.ResourceClaimReferenc
 	if err := d.revoke(ctx, ref, p); err != nil {
 		return err
 	}
-	return d.releaseBeyond(ctx, nil, all)
+	return d.releaseAll(ctx, all)
 }
 
-// releaseBeyond releases those of the ResourceClaim's SlotClaims whose slots are not in p; all for nil. No container
-// has them, once what the claim is prepared with is within p.
-func (d *Driver) releaseBeyond(ctx context.Context, p *preparedClaim, all []*v1alpha1.SlotClaim) error {
+// releaseAll releases SlotClaims of which no container has the slot.
+func (d *Driver) releaseAll(ctx context.Context, all []*v1alpha1.SlotClaim) error {
 	var errs []error
-	for _, c := range p.beyond(all) {
+	for _, c := range all {
 		errs = append(errs, d.Claims.Release(ctx, c))
 	}
 	return errors.Join(errs...)

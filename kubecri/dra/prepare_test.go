@@ -152,7 +152,7 @@ func TestCallsWaitForTheirOwnClaim(t *testing.T) {
 func TestSlotThatIsReleasedSoon(t *testing.T) {
 	a := newAPI(configuration(1))
 	r := start(t, a, here, t.TempDir())
-	r.FreeTimeout = time.Minute
+	r.patience = time.Minute
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
 	var calls atomic.Int32
 	a.set(func(do func() error) error { calls.Add(1); return do() })
@@ -162,6 +162,45 @@ func TestSlotThatIsReleasedSoon(t *testing.T) {
 	a.remove(t, camera+"-0")
 	if err := <-answer; err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
 		t.Errorf("%v; slots %v", err, a.claimed(t))
+	}
+}
+
+// What comes by itself is waited for within the kubelet's call, be it an API server that restarts: the kubelet would
+// try again a minute later. What the claim itself asks for is refused at once.
+func TestPrepareWaits(t *testing.T) {
+	a := newAPI(configuration(1))
+	r := start(t, a, here, t.TempDir())
+	r.patience = time.Minute
+	tries := 0
+	a.set(func(do func() error) error {
+		if tries++; tries < 3 {
+			return errors.New("connection refused")
+		}
+		return do()
+	})
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
+		t.Errorf("%v; slots %v", err, a.claimed(t))
+	}
+	if err := r.ask(t, claim("u2", "one "+camera+" 2001")); err == nil {
+		t.Error("no error")
+	}
+}
+
+// A ResourceClaim that is prepared is unprepared without a list of all SlotClaims.
+func TestUnprepareListsNothing(t *testing.T) {
+	a := newAPI(configuration(2))
+	r := start(t, a, here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 2")); err != nil {
+		t.Fatal(err)
+	}
+	a.ClearActions()
+	if err := unprepare(t, r, "u1"); err != nil || len(a.claimed(t)) != 0 {
+		t.Errorf("%v; slots %v", err, a.claimed(t))
+	}
+	for _, action := range a.Actions() {
+		if action.GetVerb() == "list" {
+			t.Errorf("%s of %s", action.GetVerb(), action.GetResource().Resource)
+		}
 	}
 }
 

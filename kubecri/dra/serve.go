@@ -23,16 +23,14 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// startRetry is between two looks at the sockets, and attempts to make them: the kubelet's directories may not be there
-// yet, and a kubecri that is being replaced still serves them.
+// startRetry is between two looks at whether the driver is needed, and at its sockets, and attempts to make them: the
+// kubelet's directories may not be there yet, and a kubecri that is being replaced still serves them.
 const startRetry = time.Second
 
-// follow has it found out again whether the driver is needed, and what is prepared claimed again, when that may have
-// changed.
+// follow has what is prepared claimed again when somebody deletes a SlotClaim, or the Node object that owns them is
+// back.
 func (d *Driver) follow() error {
-	_, errConfigurations := d.Configurations.Informer().AddEventHandler(informers.OnChange(d.wake.Send))
 	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(c *v1alpha1.SlotClaim, gone bool) {
-		d.wake.Send()
 		if gone && c.Spec.ByDRA() {
 			d.again.Send()
 		}
@@ -47,7 +45,7 @@ func (d *Driver) follow() error {
 			d.again.Send()
 		}
 	}))
-	return errors.Join(errConfigurations, errClaims, errNode)
+	return errors.Join(errClaims, errNode)
 }
 
 // needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration, or is to,
@@ -65,17 +63,14 @@ func (d *Driver) needed() bool {
 func (d *Driver) Run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("dra")
 	ctx = klog.NewContext(ctx, logger)
-	for !d.needed() {
-		select {
-		case <-d.wake:
-		case <-ctx.Done():
-			return
-		}
+	if wait.PollUntilContextCancel(ctx, startRetry, true, func(context.Context) (bool, error) {
+		return d.needed(), nil
+	}) != nil { // ctx is done
+		return
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	_, _ = d.describeAgain(ctx) // before the kubelet is answered; followDevices tries again, and says why
-	running.Go(func() { d.followDevices(ctx) })
+	_ = d.describeAgain(ctx) // before the kubelet is answered; the Injector tries again, and says why
 	running.Go(func() { d.keep(ctx) })
 	var helper *kubeletplugin.Helper
 	failing := false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,12 +30,13 @@ func dial(t *testing.T, path string) *grpc.ClientConn {
 	return conn
 }
 
-// run runs the driver until stop.
+// run runs the driver, and what keeps CDI specs, until stop.
 func (r *rig) run(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); r.Run(ctx) }()
-	return func() { cancel(); <-ended }
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	running.Go(func() { r.CDI.Run(ctx, r.devices) })
+	return func() { cancel(); running.Wait() }
 }
 
 // shortDir is a directory whose name is short, for sockets' paths.
@@ -162,7 +164,7 @@ func TestWatchHealth(t *testing.T) {
 	for _, want := range []kubeletplugin.HealthStatus{kubeletplugin.HealthStatusHealthy,
 		kubeletplugin.HealthStatusUnhealthy} {
 		got := <-reports
-		if len(got.Devices) != 1 || got.Devices[0].DeviceName != camera || got.Devices[0].PoolName != camera ||
+		if len(got.Devices) != 1 || got.Devices[0].DeviceName != camera || got.Devices[0].PoolName != "pool-"+camera ||
 			got.Devices[0].Health != want {
 			t.Errorf("%+v, want %s", got, want)
 		}

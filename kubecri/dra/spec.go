@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
-	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
@@ -26,9 +24,6 @@ const preparedAnnotation = v1alpha1.DRADriver + "/prepared"
 
 // recorded returns what a ResourceClaim is prepared with; nil for nothing.
 func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
-	if d.CDI == nil {
-		return nil, nil
-	}
 	annotations, err := d.CDI.ClaimAnnotations(claim)
 	if err != nil || annotations == nil {
 		return nil, err
@@ -45,9 +40,6 @@ func (d *Driver) recorded(claim types.UID) (*preparedClaim, error) {
 
 // allRecorded returns what all ResourceClaims are prepared with, also with an error of specs that cannot be read.
 func (d *Driver) allRecorded() (all []*preparedClaim, err error) {
-	if d.CDI == nil {
-		return nil, nil
-	}
 	claims, err := d.CDI.Claims()
 	errs := []error{err}
 	for _, claim := range claims {
@@ -57,22 +49,6 @@ func (d *Driver) allRecorded() (all []*preparedClaim, err error) {
 		}
 	}
 	return all, errors.Join(errs...)
-}
-
-// eachPrepared calls do for each ResourceClaim that is prepared, alone. An error of one stops no other.
-func (d *Driver) eachPrepared(ctx context.Context, do func(context.Context, *preparedClaim) error) error {
-	all, err := d.allRecorded()
-	errs := []error{err}
-	for _, p := range all {
-		errs = append(errs, d.alone(ctx, p.UID, func(ctx context.Context) error {
-			p, err := d.recorded(p.UID)
-			if err != nil || p == nil { // it was unprepared meanwhile
-				return err
-			}
-			return do(ctx, p)
-		}))
-	}
-	return errors.Join(errs...)
 }
 
 // describe writes the CDI spec of a ResourceClaim: a device for each request, with all that its slots bring; none
@@ -125,56 +101,41 @@ func additions(request string, grants []inject.Grant) (inject.Additions, error) 
 	return add, err
 }
 
-// specRetry is between attempts to write specs that could not be written.
-const specRetry = 10 * time.Second
-
-// followDevices keeps the specs as the devices are until ctx is done.
-func (d *Driver) followDevices(ctx context.Context) {
-	failing := false
-	for {
-		changed, err := d.describeAgain(ctx)
-		var retry <-chan time.Time
-		if err != nil && !failing && ctx.Err() == nil { // once an outage
-			klog.FromContext(ctx).Error(err, "Cannot have CDI specs of ResourceClaims say what the devices are now; "+
-				"trying again", "every", specRetry)
-		}
-		if failing = err != nil; failing {
-			retry = d.Clock.After(specRetry)
-		}
-		select {
-		case <-changed:
-		case <-retry:
-		case <-ctx.Done():
-			return
-		}
+// describeAgain has all specs say what the devices are now. An error of one stops no other.
+func (d *Driver) describeAgain(ctx context.Context) error {
+	seen, _ := d.Seen.Devices()
+	all, err := d.allRecorded()
+	errs := []error{err}
+	for _, p := range all {
+		errs = append(errs, d.alone(ctx, p.UID, func(ctx context.Context) error {
+			p, err := d.recorded(p.UID)
+			if err != nil || p == nil || p.Revoked { // it was unprepared meanwhile, or is to be
+				return err
+			}
+			return d.describeAs(ctx, p, seen)
+		}))
 	}
+	return errors.Join(errs...)
 }
 
-// describeAgain has the specs say what the devices are now, and returns what is closed when they may have changed.
-func (d *Driver) describeAgain(ctx context.Context) (<-chan struct{}, error) {
-	seen, changed := d.Seen.Devices() // before looking, so that no change goes unseen
-	return changed, d.eachPrepared(ctx, func(ctx context.Context, p *preparedClaim) error {
-		if p.Revoked {
-			return nil
-		}
-		devices := map[string]discovery.Device{}
-		for _, r := range p.Results {
-			instance := r.Instance
-			if _, sees := seen[instance]; !sees {
-				if !d.Seen.Gone(instance) && p.Nodes.Unchanged() == nil {
-					return nil // not known yet
-				}
-				continue
+// describeAs has the spec of a ResourceClaim say what its devices are, of those that the node sees.
+func (d *Driver) describeAs(ctx context.Context, p *preparedClaim, seen map[string]discovery.Device) error {
+	devices := map[string]discovery.Device{}
+	for _, r := range p.Results {
+		if _, sees := seen[r.Instance]; !sees {
+			if !d.Seen.Gone(r.Instance) && p.Nodes.Unchanged() == nil {
+				return nil // not known yet
 			}
-			device, err := d.Device(ctx, instance)
-			if err == nil { // otherwise it is not given: its paths may not be allowed any more
-				devices[instance] = device
-			}
+			continue
 		}
-		err := d.describe(p, devices)
-		if err != nil { // a path has gone, say
-			err = errors.Join(err, d.describe(p, nil))
+		device, err := d.Device(ctx, r.Instance)
+		if err == nil { // otherwise it is not given: its paths may not be allowed any more
+			devices[r.Instance] = device
 		}
-		return err
-	})
+	}
+	err := d.describe(p, devices)
+	if err != nil { // a path has gone, say
+		err = errors.Join(err, d.describe(p, nil))
+	}
+	return err
 }

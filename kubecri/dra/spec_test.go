@@ -1,17 +1,10 @@
 package dra
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/test/await"
@@ -80,30 +73,15 @@ func TestSpecFollowsDevices(t *testing.T) {
 	}
 }
 
-// A path that is gone, of a device that is seen still, is logged once.
+// A path that is gone, of a device that is seen still, is an error, and no container is created with the device.
 func TestSpecThatCannotBeWritten(t *testing.T) {
-	c := claim("u1", "one "+camera+" 1")
-	r := start(t, newAPI(configuration(3), c), here, t.TempDir())
-	if err := r.ask(t, c); err != nil {
+	r := start(t, newAPI(configuration(3)), here, t.TempDir())
+	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
-	clock := testclock.NewFakeClock(time.Now())
-	r.Clock = clock
 	r.devices.set(at(filepath.Join(r.dir, "gone"), "rtsp://a"))
-	var logs bytes.Buffer
-	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs)))
-	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	ended := make(chan struct{})
-	go func() { defer close(ended); r.followDevices(ctx) }()
-	for range 3 {
-		await.That(t, "a next try", clock.HasWaiters)
-		clock.Step(specRetry)
-	}
-	await.That(t, "a next try", clock.HasWaiters)
-	stop()
-	<-ended
-	if n := strings.Count(logs.String(), "Cannot have CDI specs of ResourceClaims say"); n != 1 {
-		t.Errorf("logged %d times:\n%s", n, &logs)
+	if err := r.describeAgain(t.Context()); err == nil || !r.says(`!"u1-one"`)() {
+		t.Errorf("%v; its spec is\n%s", err, r.spec("u1"))
 	}
 }
 
@@ -124,7 +102,7 @@ func TestSpecOfADeviceThatIsNotKnownYet(t *testing.T) {
 	r.devices.seen, r.devices.unknown = nil, true
 	again := func() {
 		t.Helper()
-		if _, err := r.describeAgain(t.Context()); err != nil {
+		if err := r.describeAgain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

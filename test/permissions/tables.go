@@ -17,7 +17,7 @@ var (
 		{Verbs: "get list watch create update delete", Resource: "services", To: "make brokers' Services"},
 		{Verbs: "list watch create update delete", Resource: "resourceslices.resource.k8s.io",
 			To: "publish devices for DRA"},
-		{Verbs: "get list create update delete", Resource: "deviceclasses.resource.k8s.io",
+		{Verbs: "list create update delete", Resource: "deviceclasses.resource.k8s.io",
 			To: "have one for each Configuration for DRA"},
 		{Verbs: "get list", Resource: "resourceclaims.resource.k8s.io",
 			To: "know which devices claims still have"},

@@ -27,10 +27,16 @@ func newDRA(
 		instance, err := watch.Get(context.Background(), mgr.GetClient(), key, &akriv0.Instance{}) // of the cache
 		return err == nil && instance != nil
 	}
+	look := w.Look(watch.Configurations)
+	changed := func(configuration string) {
+		if c := inv.InForce(configuration); c != nil {
+			look(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+		}
+	}
 	publisher := dra.NewPublisher(dra.PublisherConfig{Client: kube, Inventory: inv, HasInstance: hasInstance,
-		Source: w.Source(watch.ResourceSlices), Changed: w.Look(watch.Configurations), Clock: clock.RealClock{}})
+		Source: w.Source(watch.ResourceSlices), Changed: changed, Clock: clock.RealClock{}})
 	classes := dra.NewClasses(dra.ClassConfig{Client: writer, Live: mgr.GetAPIReader(), Inventory: inv,
-		Version: server.Version, Changed: w.Look(watch.Configurations)})
+		Version: server.Version, Changed: changed, Clock: clock.RealClock{}})
 	return publisher, classes, mgr.Add(publisher)
 }
 

@@ -79,7 +79,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	work := groups.FlagSet("work")
 	work.IntVar(&o.workers, "concurrent-syncs", 8,
 		"How many objects are worked on at once, of each kind: Instances, SlotClaims, brokers, Services of Instances, "+
-			"Services of Configurations, Configurations, and DeviceClasses.")
+			"Services of Configurations, and Configurations.")
 	work.DurationVar(&o.claimGrace, "claim-grace", 5*time.Second,
 		"How long a SlotClaim is left alone that does not count, because its node does not see the device or the capacity is smaller, and that no pod was assigned.")
 	work.StringVar(&o.schedulerName, "broker-scheduler-name", "",

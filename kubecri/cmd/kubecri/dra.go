@@ -3,14 +3,10 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/kubecri/dra"
 )
-
-// freeTimeout is how long a slot of a ResourceClaim is waited for: the kubelet waits 45 s for the answer.
-const freeTimeout = 15 * time.Second
 
 // addDRA adds the DRA driver, which is the same in each mode.
 func (n *node) addDRA(o *options) error {
@@ -22,7 +18,7 @@ func (n *node) addDRA(o *options) error {
 			defer cancel()
 			return n.device(ctx, instance)
 		},
-		FreeTimeout: freeTimeout, Seen: n.agent, CDI: n.cdi, Runtime: n.cri,
+		Seen: n.agent, CDI: n.cdi, Runtime: n.cri,
 		KubeletDirectory: filepath.Dir(filepath.Clean(o.devicePlugin.directory)), Resync: o.claimResync,
 	})
 	if err != nil {
