@@ -63,24 +63,21 @@ func (a *deviceCache) added(p *remote.Plugin, timeout time.Duration) *remotePlug
 func (r *remotePlugin) Changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name, why := r.plugin.Name(), r.plugin.Unavailable()
+	name, wrong := r.plugin.Name(), r.plugin.Failing()
 	r.cache.recognized.Clear() // it may come back with other resources
-	if why == nil {
+	switch {
+	case wrong != nil && !r.down:
+		up.WithLabelValues(name).Set(0)
+		r.cache.event(v1.EventTypeWarning, "DevicePluginAway", fmt.Sprintf("pods that request its resources wait: %v", wrong))
+	case wrong == nil && r.down:
+		r.cache.event(v1.EventTypeNormal, "DevicePluginRecovered", fmt.Sprintf("plugin %q is asked again", name))
+	}
+	if r.down = wrong != nil; !r.down {
 		up.WithLabelValues(name).Set(1)
-		if r.down {
-			r.down = false
-			r.cache.event(v1.EventTypeNormal, "DevicePluginRecovered", fmt.Sprintf("plugin %q is asked again", name))
-		}
+	}
+	if r.plugin.Away() == nil {
 		r.cache.retryFaulted()
-		return
 	}
-	up.WithLabelValues(name).Set(0)
-	if r.down {
-		return
-	}
-	r.down = true
-	message := fmt.Sprintf("pods that request its resources wait: %v", why)
-	r.cache.event(v1.EventTypeWarning, "DevicePluginAway", message)
 }
 
 // event records an Event of the scheduler's own.

@@ -10,18 +10,25 @@ import (
 
 	"k8s.io/component-base/metrics/testutil"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/host"
 	"github.com/kubeslot/kubeslot/plugins/example/widget"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/plugins/server"
 	"github.com/kubeslot/kubeslot/test/await"
+	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/devicescheduler"
 )
 
 // serve serves the example plugin in the folder until stop is called.
 func serve(t *testing.T, folder string) (stop func()) {
+	return serveWith(t, folder, widget.Scheduler{})
+}
+
+func serveWith(t *testing.T, folder string, s devicescheduler.DeviceScheduler) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Scheduler(widget.Scheduler{}, string(widget.Resource)).Serve(ctx, folder) }()
+	go func() { ended <- server.Scheduler(s, string(widget.Resource)).Serve(ctx, folder) }()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -86,6 +93,47 @@ func TestSocketsInTheScheduler(t *testing.T) {
 		t.Errorf("metric: %v plugins are up, %v", n, err)
 	}
 	stop()
+}
+
+// stuck is the example plugin, which does not answer about pods until it is closed.
+type stuck struct {
+	widget.Scheduler
+	until chan struct{}
+}
+
+func (s stuck) PodFitsDevice(n *types.NodeInfo, p *types.PodInfo, fill bool) (
+	bool, []devicescheduler.PredicateFailureReason, float64) {
+	<-s.until
+	return s.Scheduler.PodFitsDevice(n, p, fill)
+}
+
+// The metric says that a plugin does not answer for as long as it does not.
+func TestStuckPluginIsNotUp(t *testing.T) {
+	o := &Options{Folder: t.TempDir(), Sockets: socketFolder(t), Timeout: 50 * time.Millisecond}
+	c := newCluster(t)
+	c.node("a", "1x2")
+	s := stuck{until: make(chan struct{})}
+	serveWith(t, o.Sockets, s)
+	t.Cleanup(func() { close(s.until) })
+	timeouts := func() (n float64) {
+		n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "PodFitsDevice", string(host.TimedOut)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := timeouts()
+	c.scheduleWith(o)
+	c.create(written(t, "pod", "", "example.com/widget", 1))
+	await.That(t, "the plugin to be tried again", func() bool { return timeouts() >= before+5 })
+	if n, err := testutil.GetGaugeMetricValue(up.WithLabelValues("widget")); n != 0 || err != nil {
+		t.Errorf("metric: %v plugins are up, %v", n, err)
+	}
+	for len(c.events.Events) > 0 {
+		if e := <-c.events.Events; strings.Contains(e, "DevicePluginRecovered") {
+			t.Error(e)
+		}
+	}
 }
 
 // A plugin that is named and was never there keeps all pods back that ask plugins for something, and

@@ -97,9 +97,9 @@ func (c *caller) unavailable() error {
 	return fmt.Errorf("%w: its %s has not returned for %s", errHanging, running, time.Since(since).Round(time.Second))
 }
 
-// begin waits until no call runs, or ctx is done.
+// begin waits until no call runs, or ctx is done. Calls of a Remote end by themselves, and may overlap.
 func (c *caller) begin(ctx context.Context, method string, timeout time.Duration) error {
-	if err := c.unavailable(); err != nil {
+	if err := c.unavailable(); err != nil || c.remote() != nil {
 		return err
 	}
 	select {
@@ -115,6 +115,9 @@ func (c *caller) begin(ctx context.Context, method string, timeout time.Duration
 }
 
 func (c *caller) end() {
+	if c.remote() != nil {
+		return
+	}
 	c.mu.Lock()
 	c.running = ""
 	c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 func holder(pod, container string, from ...types.ResourceName) remote.Holder {
-	key := remote.ContainerKey{Namespace: "ns", Pod: pod, UID: "uid-" + pod, Container: container}
-	h := remote.Holder{ContainerKey: key, AllocateFrom: types.ResourceLocation{}}
+	h := remote.Holder{Namespace: "ns", Pod: pod, UID: "uid-" + pod, Container: container,
+		AllocateFrom: types.ResourceLocation{}}
 	for _, name := range from {
 		h.AllocateFrom["want/"+name] = name
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/device"
 )
 
 var errGone = fmt.Errorf(`plugin "x" %w since noon: start it`, remote.ErrAway)
@@ -143,6 +145,32 @@ func TestPolicyOfRemote(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Containers that start together do not wait for each other's answer of a plugin that is a process.
+func TestCallsOfRemoteOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(pod *types.PodInfo, c *types.ContainerInfo) ([]device.Mount, []string, map[string]string, error) {
+			time.Sleep(time.Second)
+			return gives("A", "1")(pod, c)
+		}
+		w := start(t, Config{})
+		w.Add(&fakeRemote{fake: fake{name: "a", update: says("x"), allocate: slow}}, "/plugins")
+		synctest.Wait()
+		begin := time.Now()
+		var together sync.WaitGroup
+		for range 20 {
+			together.Go(func() {
+				if _, err := w.Allocate(t.Context(), assigned("x"), "main"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		together.Wait()
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("20 containers took %s", took)
+		}
+	})
 }
 
 // The failure of a plugin that is not required is that of its own containers alone.

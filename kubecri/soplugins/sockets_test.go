@@ -286,8 +286,7 @@ func TestSocketsHostileAnswers(t *testing.T) {
 				timeout = soon
 			}
 			s := startSockets(t, nil, timeout)
-			w := &widgets{states: make(chan *pb.NodeState, 1)}
-			w.states <- has("x")
+			w := &widgets{endless: func(int) *pb.NodeState { return has("x") }}
 			w.allocate = func(context.Context, *pb.DeviceAllocateRequest) (*pb.DeviceAllocateResponse, error) {
 				if test.answer == nil {
 					<-t.Context().Done() // and not at the call's deadline, which this side may see first
@@ -302,12 +301,21 @@ func TestSocketsHostileAnswers(t *testing.T) {
 			if test.answer != nil {
 				return
 			}
-			await.That(t, "the breaker to say so once", func() (bool, string) {
+			const away = "its last calls each did not return in time"
+			await.That(t, "it to be away", func() (bool, string) {
 				_, err := s.Allocate(t.Context(), ofPod("x"), "main")
 				text := fmt.Sprint(err)
-				return strings.Contains(text, "failed in its last calls: each did not return in time"), text
+				return strings.Contains(text, away), text
 			})
-			s.awaitEvent(t, `DevicePluginFailed device plugin "widgets" failed in its last calls: each did not return in time`)
+			s.awaitEvent(t, `DevicePluginFailed device plugin "widgets" is away since`, away)
+			await.That(t, "it to be tried again", func() (bool, string) {
+				_, err := s.Allocate(t.Context(), ofPod("x"), "main")
+				text := fmt.Sprint(err)
+				return strings.Contains(text, "failed in Allocate"), text
+			})
+			if len(s.events.Events) > 0 {
+				t.Errorf("once more: %s", <-s.events.Events)
+			}
 			s.awaitNode(t, "x")
 		})
 	}

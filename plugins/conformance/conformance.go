@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -23,12 +21,10 @@ const (
 	quick = time.Second
 	// slow is the host's deadline of a container's Allocate, and of Start.
 	slow = 5 * time.Second
-	// connectTimeout is how long a plugin may take to listen.
-	connectTimeout = 5 * time.Second
+	// connectTimeout is how long a plugin may take to listen, and connectInterval how often that is tried.
+	connectTimeout, connectInterval = 5 * time.Second, 50 * time.Millisecond
 	// concurrent is how many calls are made at once: the scheduler asks about nodes in parallel.
 	concurrent = 64
-	// repetitions show what a plugin keeps from one call to the next.
-	repetitions = 100
 )
 
 // Check is a rule that servers keep.
@@ -59,7 +55,6 @@ type target struct {
 	socket       string
 	info         *registration.PluginInfo // nil until it could be read
 	registration registration.RegistrationClient
-	conns        []*grpc.ClientConn
 	device       pb.DeviceClient
 	scheduler    pb.DeviceSchedulerClient
 
@@ -76,6 +71,9 @@ func Run(ctx context.Context, socket string, report func(Result)) bool {
 
 // run is Run with other deadlines.
 func run(t *target, report func(Result)) (passed bool) {
+	var cancel func()
+	t.ctx, cancel = context.WithCancel(t.ctx)
+	defer cancel()
 	passed = true
 	t.resource, t.assignment = sync.OnceValue(t.findResource), sync.OnceValue(t.findAssignment)
 	check := func(checks ...Check) {
@@ -88,11 +86,6 @@ func run(t *target, report func(Result)) (passed bool) {
 			passed = passed && r.Err == nil
 		}
 	}
-	defer func() {
-		for _, c := range t.conns {
-			c.Close()
-		}
-	}()
 	check(registered)
 	if t.info == nil {
 		return false

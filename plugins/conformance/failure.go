@@ -90,39 +90,29 @@ func (t *target) refused(_ any, err error) {
 	}
 }
 
-// same asks once, and again as often as repeat does. Each answer has to be the first one, which it
-// returns.
-func same[M proto.Message](ask func() M, repeat func(func())) M {
+// same asks, asks again, and asks many times at once. Each answer has to be the first one, which it returns.
+func same[M proto.Message](ask func() M) M {
 	first := ask()
-	repeat(func() {
-		if again := ask(); !proto.Equal(first, again) {
-			fail("the answer was %v, and then %v", first, again)
+	again := func() {
+		if got := ask(); !proto.Equal(first, got) {
+			fail("the answer was %v, and then %v", first, got)
 		}
-	})
+	}
+	again()
+	atOnce(again)
 	return first
 }
 
-// times calls f so often, one time after another.
-func times(n int) func(f func()) {
-	return func(f func()) {
-		for range n {
-			f()
-		}
+// atOnce calls f many times, concurrently.
+func atOnce(f func()) {
+	var calls errgroup.Group
+	for range concurrent {
+		calls.Go(func() error { return caught(f) })
 	}
-}
-
-// atOnce calls f so often, concurrently.
-func atOnce(n int) func(f func()) {
-	return func(f func()) {
-		var calls errgroup.Group
-		for range n {
-			calls.Go(func() error { return caught(f) })
-		}
-		ensure(calls.Wait())
-	}
+	ensure(calls.Wait())
 }
 
 // cancelled makes calls that are cancelled before they are answered.
 func cancelled[In, Out any](t *target, of method[In, Out], in In) {
-	atOnce(concurrent)(func() { _, _ = try(t.ctx, time.Millisecond, of, in) })
+	atOnce(func() { _, _ = try(t.ctx, time.Millisecond, of, in) })
 }

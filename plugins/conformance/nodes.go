@@ -11,21 +11,21 @@ import (
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
-// manyNodes are those of a large cluster, sent and asked for by chunk.
-const manyNodes, chunk = 5000, 500
+// chunk is how many nodes the host asks about in one call, and manyNodes those of a large cluster.
+const chunk, manyNodes = 64, 80 * 64
 
 // session is a stream of nodes.
 type session struct {
+	*target
 	id       string
 	stream   pb.DeviceScheduler_NodesClient
 	revision int64
 	end      func()
-	slow     time.Duration // the deadline of an acknowledgement
 }
 
 func (t *target) open() *session {
 	ctx, cancel := context.WithCancel(t.ctx)
-	return &session{id: "conformance-" + rand.Text(), stream: must(t.scheduler.Nodes(ctx)), end: cancel, slow: t.slow}
+	return &session{target: t, id: "conformance-" + rand.Text(), stream: must(t.scheduler.Nodes(ctx)), end: cancel}
 }
 
 // send sends a message and returns when it is acknowledged.
@@ -44,52 +44,30 @@ func (s *session) send(r *pb.NodesRequest) {
 	}
 }
 
-// sameByName wants that Fit says of the nodes by their names what it says of them inline.
-func (t *target) sameByName(s *session, nodes ...*pb.NodeInfo) {
-	byName := &pb.FitRequest{Pod: t.podWith(1), Session: s.id}
-	for _, n := range nodes {
-		byName.Names = append(byName.Names, n.GetName())
-	}
-	named, inline := t.fit(byName), t.fit(&pb.FitRequest{Pod: byName.GetPod(), Nodes: nodes})
+// sameByName wants that Fit says of the node by its name what it says of it inline.
+func (s *session) sameByName(node *pb.NodeInfo) {
+	named := s.fit(&pb.FitRequest{Pod: s.podWith(1), Session: s.id, Names: []string{node.GetName()}})
+	inline := s.fit(&pb.FitRequest{Pod: s.podWith(1), Nodes: []*pb.NodeInfo{node}})
 	if !proto.Equal(named, inline) {
-		fail("by name it says %v, and of the nodes inline %v", named, inline)
+		fail("by name it says %v, and of the node inline %v", named, inline)
 	}
 }
 
-func nodesInOrder(t *target) {
-	atOnce(2)(func() {
-		s := t.open()
-		defer s.end()
-		for i := range repetitions {
-			n := t.nodeWith(fmt.Sprintf("node-%d", i), 1)
-			s.send(&pb.NodesRequest{Nodes: []*pb.NodeInfo{n}, Synced: true})
-		}
-		s.send(&pb.NodesRequest{Removed: []string{"node-0"}})
-	})
-}
-
-func sessionsApart(t *target) {
+// sessions has two, which have different nodes of one name.
+func (t *target) sessions() {
 	one, other := t.open(), t.open()
 	defer one.end()
 	defer other.end()
-	four, none, changed := t.nodeWith("node", 4), &pb.NodeInfo{Name: "node"}, t.nodeWith("node", 1)
+	four, changed, none := t.nodeWith("node", 4), t.nodeWith("node", 1), &pb.NodeInfo{Name: "node"}
 	one.send(&pb.NodesRequest{Nodes: []*pb.NodeInfo{four}, Synced: true})
-	other.send(&pb.NodesRequest{Nodes: []*pb.NodeInfo{none}, Synced: true})
-	t.sameByName(one, four)
-	t.sameByName(other, none)
-	other.send(&pb.NodesRequest{Nodes: []*pb.NodeInfo{changed}})
-	t.sameByName(one, four)
-	t.sameByName(other, changed)
-}
-
-func nodesAgain(t *target) {
-	for range 2 {
-		s := t.open()
-		defer s.end()
-		s.send(&pb.NodesRequest{Nodes: t.someNodes(), Synced: true})
-		t.sameByName(s, t.someNodes()...)
-		s.end()
+	for _, n := range []*pb.NodeInfo{none, changed} {
+		other.send(&pb.NodesRequest{Nodes: []*pb.NodeInfo{n}, Synced: true})
+		one.sameByName(four)
+		other.sameByName(n)
 	}
+	other.send(&pb.NodesRequest{Removed: []string{"node"}})
+	t.unknown(other.id, "node")
+	one.sameByName(four)
 }
 
 func fitManyNodes(t *target) {

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
-	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	pb "github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
@@ -29,31 +29,37 @@ var bothHalves = []Check{
 		func(t *target) { t.start(); t.start() }},
 }
 
-// register connects to the server if its registration is valid.
+// register connects to the server, as the host does, if its registration is valid.
 func register(t *target) {
 	t.registration = registration.NewRegistrationClient(t.dial(filepath.Base(t.socket)))
-	wait, cancel := context.WithTimeout(t.ctx, connectTimeout)
-	defer cancel()
-	info := must(t.registration.GetInfo(wait, &registration.GetInfoRequest{}, grpc.WaitForReady(true)))
+	info := call(t, t.quick, t.registration.GetInfo, &registration.GetInfoRequest{})
 	again := call(t, t.quick, t.registration.GetInfo, &registration.GetInfoRequest{})
+	half := info.GetHalf()
 	switch {
 	case !proto.Equal(info, again):
 		fail("it says %v, then %v", info, again)
-	case info.GetHalf() != registration.Half_DEVICE && info.GetHalf() != registration.Half_SCHEDULER:
-		fail("the half is %s: want DEVICE or SCHEDULER", info.GetHalf())
-	case !slices.Contains(info.GetSupportedVersions(), pb.Version):
-		fail("supported_versions are %q: want %q among them", info.GetSupportedVersions(), pb.Version)
+	case half != registration.Half_DEVICE && half != registration.Half_SCHEDULER:
+		fail("the half is %s: want DEVICE or SCHEDULER", half)
 	}
-	ensure(info.Check())
+	ensure(remote.CheckInfo(info, half))
 	conn := t.dial(cmp.Or(info.GetSocket(), filepath.Base(t.socket)))
 	t.info, t.device, t.scheduler = info, pb.NewDeviceClient(conn), pb.NewDeviceSchedulerClient(conn)
 }
 
-// dial connects to a socket of the plugin's folder.
+// dial connects to a socket of the plugin's folder, which may be there in a moment.
 func (t *target) dial(name string) *grpc.ClientConn {
-	path := must(filepath.Abs(filepath.Join(filepath.Dir(t.socket), name)))
-	conn := must(grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials())))
-	t.conns = append(t.conns, conn)
+	path := filepath.Join(filepath.Dir(t.socket), name)
+	var conn *grpc.ClientConn
+	var err error
+	connect := func(ctx context.Context) (bool, error) {
+		conn, err = remote.Dial(ctx, path)
+		return err == nil, nil
+	}
+	_ = wait.PollUntilContextTimeout(t.ctx, connectInterval, connectTimeout, true, connect) // err says more
+	if err != nil {
+		fail("connect to %s: %w", path, err)
+	}
+	context.AfterFunc(t.ctx, func() { conn.Close() })
 	return conn
 }
 

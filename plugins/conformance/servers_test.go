@@ -110,7 +110,7 @@ func TestForgetfulScheduler(t *testing.T) {
 	s := grpc.NewServer()
 	pb.RegisterDeviceSchedulerServer(s, &forgetful{counts: map[string]int64{}})
 	failed, _ := results(t, listen(t, s, registration.Half_SCHEDULER))
-	want := []string{"sessions apart", "node unknown", "fit cancelled", "fit 5,000 nodes", "allocate again"}
+	want := []string{"sessions", "node unknown", "fit cancelled", "fit 5,000 nodes", "allocate again"}
 	if !slices.Equal(failed, want) {
 		t.Errorf("failed: %q, want %q", failed, want)
 	}

@@ -3,8 +3,9 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,8 +62,8 @@ func TestCallErrors(t *testing.T) {
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("Call() = %q of code %s", err, status.Code(err))
 			}
-			if err := p.Unavailable(); err != nil {
-				t.Errorf("Unavailable() = %v", err)
+			if err := p.Away(); err != nil {
+				t.Errorf("Away() = %v", err)
 			}
 		})
 	}
@@ -84,75 +85,82 @@ func hangs(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
 	return nil, ctx.Err()
 }
 
-// A plugin that does not answer in time is not called for a while, which Changed says, and again then.
-func TestPaused(t *testing.T) {
+// A plugin that does not answer in time is away for a while, which Changed says, then for longer, and is called
+// again when it answers.
+func TestHangsAndAnswers(t *testing.T) {
 	changed := make(chan error, 100)
-	s := run(t, setup{changed: func(p *Plugin) { changed <- p.Unavailable() }})
-	answer := make(chan struct{})
-	serve(t, s, "a.sock", &plugin{allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
-		select {
-		case <-answer:
-			return &pb.DeviceAllocateResponse{DeviceNodes: []string{"again"}}, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	s, log := runLogged(t, setup{changed: func(p *Plugin) { changed <- p.Away() }})
+	hang := atomic.Bool{}
+	hang.Store(true)
+	serve(t, s, "a.sock", &plugin{mark: "again", allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
+		if hang.Load() {
+			return hangs(ctx)
 		}
+		return &pb.DeviceAllocateResponse{DeviceNodes: []string{"again"}}, nil
 	}})
 	p := awaitReady(t, s, "widget")
 	<-changed // it came
-	for range breakAfter {
+	for late := range maxLate + 2 {
 		if _, err := ask(p, 20*time.Millisecond); !errors.Is(err, contain.ErrTimeout) {
 			t.Fatalf("Call() = %v", err)
 		}
+		if late < maxLate-1 {
+			continue
+		}
+		away := <-changed
+		if away == nil || !strings.Contains(away.Error(), "its last calls each did not return in time") {
+			t.Fatalf("after %d late calls Away() = %v", late+1, away)
+		}
+		if away := <-changed; away != nil || p.Failing() == nil {
+			t.Fatalf("connected again, Away() = %v, Failing() = %v", away, p.Failing())
+		}
 	}
-	if err := <-changed; err == nil || p.Away() != nil {
-		t.Fatalf("Unavailable() = %v, Away() = %v", err, p.Away())
+	if got := strings.Count(log(), "A plugin is not connected"); got != 3 {
+		t.Errorf("%d lines in the log:\n%s", got, log())
 	}
-	// The pause may be over already where the machine is busy: then a call tries, and the next pause is longer.
-	await.That(t, "a pause", func() (bool, string) {
-		_, err := ask(p, 20*time.Millisecond)
-		text := fmt.Sprint(err)
-		return strings.Contains(text, "failed in its last calls: each did not return in time"), text
-	})
-	for p.Unavailable() != nil { // once the pause is over
-		<-changed
+	hang.Store(false)
+	for range 2 * maxLate {
+		if mark, err := ask(p, await.Patience); mark != "again" {
+			t.Fatalf("Call() = %v", err)
+		}
 	}
-	close(answer)
-	if mark, err := ask(p, await.Patience); mark != "again" {
-		t.Fatalf("Call() = %v", err)
+	if <-changed; p.Failing() != nil || len(changed) > 0 {
+		t.Errorf("Failing() = %v after an answer", p.Failing())
 	}
-	for err := <-changed; err != nil || len(changed) > 0; err = <-changed {
-	}
-	if err := p.Unavailable(); err != nil {
-		t.Errorf("Unavailable() = %v", err)
+	hang.Store(true)
+	for range maxLate - 1 { // it begins anew
+		if _, err := ask(p, 20*time.Millisecond); !errors.Is(err, contain.ErrTimeout) || p.Away() != nil {
+			t.Fatalf("Call() = %v, Away() = %v", err, p.Away())
+		}
 	}
 }
 
 // A caller that gives up early says nothing of the plugin; one whose own deadline comes first does.
 func TestCallersDeadline(t *testing.T) {
-	s := run(t, setup{})
+	s, log := runLogged(t, setup{})
 	serve(t, s, "a.sock", &plugin{allocate: hangs})
 	p := awaitReady(t, s, "widget")
-	call := func(own, timeout time.Duration) error {
+	call := func(own time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), own)
 		defer cancel()
-		return p.Call(ctx, timeout, "Allocate", func(ctx context.Context, s *Server) error {
+		return p.Call(ctx, await.Patience, "Allocate", func(ctx context.Context, s *Server) error {
 			_, err := pb.NewDeviceClient(s).Allocate(ctx, &pb.DeviceAllocateRequest{})
 			return err
 		})
 	}
-	for range 2 * breakAfter {
-		if err := call(time.Millisecond, await.Patience); errors.Is(err, contain.ErrTimeout) || p.Unavailable() != nil {
-			t.Fatalf("Call() = %v, Unavailable() = %v", err, p.Unavailable())
+	for range 2 * maxLate {
+		if err := call(time.Millisecond); errors.Is(err, contain.ErrTimeout) || p.Away() != nil {
+			t.Fatalf("Call() = %v, Away() = %v", err, p.Away())
 		}
 	}
-	for range breakAfter {
-		// Where the machine is busy, a call may have too little of its time.
-		await.That(t, "a timeout", func() (bool, string) {
-			err := call(20*time.Millisecond, 21*time.Millisecond)
-			return errors.Is(err, contain.ErrTimeout), fmt.Sprint(err)
+	var calls sync.WaitGroup
+	for range maxLate {
+		calls.Go(func() {
+			if err := call(enough); !errors.Is(err, contain.ErrTimeout) {
+				t.Errorf("Call() = %v", err)
+			}
 		})
 	}
-	if p.Unavailable() == nil {
-		t.Error("the plugin is called")
-	}
+	calls.Wait()
+	awaitLog(t, log, errLate.Error())
 }

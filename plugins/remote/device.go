@@ -17,6 +17,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/device"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -44,42 +45,35 @@ type DevicesConfig struct {
 }
 
 // Devices are the node's halves of the plugins in a folder.
-type Devices struct {
-	*Sockets
-	config DevicesConfig
-
-	mu    sync.Mutex
-	moved chan struct{} // is closed and made anew when holders may have changed
-}
+type Devices struct{ *Sockets }
 
 // NewDevices returns Devices with the plugins of the Policies, which Run connects.
 func NewDevices(config DevicesConfig) (*Devices, error) {
 	if config.Holders == nil {
 		config.Holders = func() ([]Holder, bool) { return nil, false }
 	}
-	d := &Devices{config: config, moved: make(chan struct{})}
-	var err error
-	d.Sockets, err = New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
+	sockets, err := New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
 		Added: func(p *Plugin) Handler {
-			one := &Device{Plugin: p, of: d}
-			one.wake = config.Added(one)
-			return one
+			d := &Device{Plugin: p, config: config}
+			d.wake = config.Added(d)
+			return d
 		}})
-	return d, err
+	return &Devices{sockets}, err
 }
 
 // Device is the node's half of a plugin as device.Device. What it answers is what the plugin's
 // current server has said; only AllocateContainer calls the server.
 type Device struct {
 	*Plugin
-	of   *Devices
-	wake func()
+	config DevicesConfig
+	wake   func()
 }
 
 // said is what a server says of the node: its State.
 type said struct {
-	node atomic.Pointer[types.NodeInfo] // as it is now
-	own  map[string]string
+	node    atomic.Pointer[types.NodeInfo] // as it is now
+	own     map[string]string
+	holders wake.Signal // has an entry when which containers hold its devices may have changed
 }
 
 var (
@@ -129,7 +123,7 @@ func (d *Device) AllocateContainer(ctx context.Context, pod *types.PodInfo, cont
 		answer, err = v1alpha1.NewDeviceClient(s).Allocate(ctx, request)
 		return err
 	}
-	if err := d.Call(ctx, d.of.config.Timeout, "Allocate", call); err != nil {
+	if err := d.Call(ctx, d.config.Timeout, "Allocate", call); err != nil {
 		return nil, nil, nil, err
 	}
 	for _, m := range answer.GetMounts() {
@@ -160,9 +154,9 @@ func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := v1alpha1.NewDeviceClient(s)
-	starting, stop := context.WithTimeout(ctx, d.of.config.Timeout)
+	starting, stop := context.WithTimeout(ctx, d.config.Timeout)
 	defer stop()
-	_, err := client.Start(starting, &v1alpha1.DeviceStartRequest{Node: d.of.config.Node})
+	_, err := client.Start(starting, &v1alpha1.DeviceStartRequest{Node: d.config.Node})
 	if err != nil && status.Code(err) != codes.Unimplemented {
 		return &callError{d.name, "Start", err}
 	}
@@ -170,14 +164,14 @@ func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 	if err != nil && status.Code(err) != codes.Unimplemented {
 		return &callError{d.name, "OwnVariables", err}
 	}
+	silent := time.AfterFunc(d.config.Timeout, func() {
+		cancel(fmt.Errorf("it %w: its first message, which may be empty", contain.ErrTimeout))
+	})
 	stream, err := client.Watch(ctx, &v1alpha1.WatchRequest{})
 	if err != nil {
 		return &callError{d.name, "Watch", err}
 	}
-	silent := time.AfterFunc(d.of.config.Timeout, func() {
-		cancel(fmt.Errorf("it %w: its first message, which may be empty", contain.ErrTimeout))
-	})
-	says := &said{own: own.GetVariables()}
+	says := &said{own: own.GetVariables(), holders: wake.New()}
 	for {
 		state, err := stream.Recv()
 		if err != nil {
@@ -191,7 +185,7 @@ func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 			holding.Go(func() { d.hold(ctx, s, says) })
 		}
 		d.wake()
-		d.of.HoldersChanged() // they are those of what the plugin says that the node has
+		says.holders.Send() // they are those of what the plugin says that the node has
 		select {
 		case <-ctx.Done():
 		case <-time.After(streamPause):

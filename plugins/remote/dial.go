@@ -30,8 +30,8 @@ const (
 	windowBytes = 256 << 10
 )
 
-// dial connects to the socket, of which nobody but root and this process's user may be the server.
-func dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
+// Dial connects to the socket, of which nobody but root and this process's user may be the server.
+func Dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

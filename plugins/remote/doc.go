@@ -6,7 +6,6 @@
 //   - server.go: one socket: its registration, its connection, when it is connected again
 //   - plugin.go: a plugin by its name, whatever servers it has; calls
 //   - dial.go: the connection, its bounds, and who listens at its other end; codec.go: one of these
-//   - breaker.go: when a plugin is not called for a while
 //   - device.go: the node's half; held.go: which containers hold its devices
 //   - scheduler.go: the scheduler's half, for package host; nodes.go: its copy of the nodes
 package remote

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -45,6 +46,7 @@ type setup struct {
 	added    func(*Plugin)
 	connect  func(ctx context.Context, p *Plugin, s *Server, ready func()) error
 	changed  func(*Plugin)
+	retry    time.Duration // 10 ms if it is 0
 }
 
 func (s setup) config(t *testing.T) Config {
@@ -97,7 +99,7 @@ func runLogged(t *testing.T, with setup) (s *Sockets, log func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.retry.Duration = 10 * time.Millisecond
+	s.look, s.retry.Duration = 10*time.Millisecond, cmp.Or(with.retry, 10*time.Millisecond)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	done := make(chan struct{})

@@ -20,66 +20,48 @@ const maxHeldBytes = 4 << 20
 
 // Holder is a container and what it was assigned.
 type Holder struct {
-	ContainerKey
-	AllocateFrom types.ResourceLocation
+	Namespace, Pod, UID, Container string
+	AllocateFrom                   types.ResourceLocation
 }
 
-// ContainerKey names a container.
-type ContainerKey struct{ Namespace, Pod, UID, Container string }
+// held are the containers that a plugin has been sent, by pod and name.
+type held map[[2]string]*v1alpha1.Holder
 
-// holders are those of one plugin, with all that they were assigned.
-type holders map[ContainerKey]types.ResourceLocation
-
-// holdersOf returns those of the node's that were assigned something that the plugin says the node
-// has, and those of before: what a container holds is not free because the plugin misses it.
-func holdersOf(before holders, all []Holder, node *types.NodeInfo) holders {
-	now := holders{}
+// changes returns what is held now, and what of that is new. It is by those of the node's containers that
+// were assigned something that the plugin says the node has, and by those of before: what a container holds
+// is not free because the plugin misses it.
+func (before held) changes(all []Holder, node *types.NodeInfo) (held, *v1alpha1.HeldRequest) {
+	now, request := held{}, &v1alpha1.HeldRequest{}
 	for _, h := range all {
-		_, held := before[h.ContainerKey]
-		if held || slices.ContainsFunc(slices.Collect(maps.Values(h.AllocateFrom)), node.Has) {
-			now[h.ContainerKey] = h.AllocateFrom
+		key := [2]string{h.UID, h.Container}
+		if before[key] == nil && !slices.ContainsFunc(slices.Collect(maps.Values(h.AllocateFrom)), node.Has) {
+			continue
 		}
-	}
-	return now
-}
-
-// heldChanges are what is new in now, and what is gone.
-func heldChanges(before, now holders) *v1alpha1.HeldRequest {
-	request := &v1alpha1.HeldRequest{}
-	for key, from := range now {
-		if had, held := before[key]; !held || !maps.Equal(had, from) {
-			holder := key.holder()
-			holder.AllocateFrom = make(map[string]string, len(from))
-			for want, name := range from {
-				holder.AllocateFrom[string(want)] = string(name)
-			}
+		holder := &v1alpha1.Holder{Namespace: h.Namespace, Pod: h.Pod, Uid: h.UID, Container: h.Container,
+			AllocateFrom: make(map[string]string, len(h.AllocateFrom))}
+		for want, from := range h.AllocateFrom {
+			holder.AllocateFrom[string(want)] = string(from)
+		}
+		if now[key] = holder; !proto.Equal(before[key], holder) {
 			request.Holders = append(request.Holders, holder)
 		}
 	}
-	for key := range before {
-		if _, held := now[key]; !held {
-			request.Released = append(request.Released, key.holder())
+	for key, h := range before {
+		if now[key] == nil {
+			request.Released = append(request.Released, &v1alpha1.Holder{Namespace: h.GetNamespace(),
+				Pod: h.GetPod(), Uid: h.GetUid(), Container: h.GetContainer()})
 		}
 	}
-	return request
-}
-
-func (k ContainerKey) holder() *v1alpha1.Holder {
-	return &v1alpha1.Holder{Namespace: k.Namespace, Pod: k.Pod, Uid: k.UID, Container: k.Container}
+	return now, request
 }
 
 // HoldersChanged says that Holders may return something else.
 func (d *Devices) HoldersChanged() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.moved)
-	d.moved = make(chan struct{})
-}
-
-func (d *Devices) holdersMoved() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.moved
+	for _, p := range d.Plugins() {
+		if s := p.handler.(*Device).said(); s != nil {
+			s.holders.Send()
+		}
+	}
 }
 
 // hold sends to the server which containers hold its devices until ctx ends. A server that does not
@@ -87,12 +69,10 @@ func (d *Devices) holdersMoved() <-chan struct{} {
 func (d *Device) hold(ctx context.Context, s *Server, says *said) {
 	logger := klog.FromContext(ctx)
 	stream, err := v1alpha1.NewDeviceClient(s).Held(ctx)
-	var sent holders // nil for nothing yet
+	var sent held // nil for nothing yet
 	for err == nil {
-		moved := d.of.holdersMoved()
-		if all, ok := d.of.config.Holders(); ok {
-			now := holdersOf(sent, all, says.node.Load())
-			request := heldChanges(sent, now)
+		if all, ok := d.config.Holders(); ok {
+			now, request := sent.changes(all, says.node.Load())
 			if size := proto.Size(request); size > maxHeldBytes {
 				logger.Info("Warning: a plugin is not sent which containers hold its devices: it is too much",
 					"containers", len(now), "bytes", size, "limit", maxHeldBytes)
@@ -111,7 +91,7 @@ func (d *Device) hold(ctx context.Context, s *Server, says *said) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-moved:
+		case <-says.holders:
 		}
 	}
 	if stream != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -21,7 +22,7 @@ import (
 
 // holder is one that was assigned the resources.
 func holder(container string, from ...types.ResourceName) Holder {
-	h := Holder{ContainerKey: ContainerKey{"ns", "p", "uid", container}, AllocateFrom: types.ResourceLocation{}}
+	h := Holder{Namespace: "ns", Pod: "p", UID: "uid", Container: container, AllocateFrom: types.ResourceLocation{}}
 	for i, name := range from {
 		h.AllocateFrom[types.ResourceName(fmt.Sprint("want/", i))] = name
 	}
@@ -55,11 +56,12 @@ func TestHeldChanges(t *testing.T) {
 		"the server ended":  {all: []Holder{a}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := holders{}
-			for _, h := range test.before {
-				before[h.ContainerKey] = h.AllocateFrom
+			had := types.NewNodeInfo()
+			for _, name := range []types.ResourceName{"x", "y"} {
+				had.Capacity[name] = 1
 			}
-			request := heldChanges(before, holdersOf(before, test.all, test.node))
+			before, _ := held{}.changes(test.before, had)
+			_, request := before.changes(test.all, test.node)
 			if got := containers(request.GetHolders()); got != test.new {
 				t.Errorf("new: %q, want %q", got, test.new)
 			}
@@ -137,6 +139,7 @@ func runDevices(t *testing.T) *deviceRig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.look = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()

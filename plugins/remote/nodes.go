@@ -32,15 +32,21 @@ type session struct {
 	wake wake.Signal // has an entry when there may be something to send
 
 	mu sync.Mutex
-	// waiting are nodes that have changed since they were sent: one entry a node. sending are those of
-	// the message that the plugin has not applied yet, nil for none, and has those that it has as they
-	// are here.
-	waiting, sending, has map[string]*host.Node
+	// waiting are nodes that have changed since they were sent: one entry a node. sent are those that the
+	// plugin has once it has applied the message that each was in.
+	waiting map[string]*host.Node
+	sent    map[string]sentNode
 	// asking counts the Fits in flight: the plugin must not get a node as it is now before it has
 	// answered about it as it was.
-	asking   int
-	revision int64 // that was sent
-	synced   bool
+	asking            int
+	revision, applied int64 // of the last message
+	synced            bool
+}
+
+// sentNode is a node as it was sent in the message of the revision.
+type sentNode struct {
+	*host.Node
+	in int64
 }
 
 // SetNode implements host.Remote.
@@ -79,7 +85,7 @@ func (s *Scheduler) begin() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session := &session{id: string(uuid.NewUUID()), wake: wake.New(), waiting: maps.Clone(s.nodes),
-		has: map[string]*host.Node{}}
+		sent: map[string]sentNode{}}
 	s.sessions[session] = true
 	return session
 }
@@ -87,7 +93,7 @@ func (s *Scheduler) begin() *session {
 func (s *session) set(n *host.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name := n.Name(); n.Known() || s.has[name] != nil || s.sending[name] != nil {
+	if name := n.Name(); n.Known() || s.sent[name].Node != nil {
 		s.waiting[name] = n
 		s.wake.Send()
 	} else {
@@ -126,32 +132,30 @@ func (s *session) run(ctx context.Context, stream grpc.BidiStreamingClient[pb.No
 func (s *session) next() *pb.NodesRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sending != nil || s.asking > 0 {
+	if s.applied < s.revision || s.asking > 0 {
 		return nil
 	}
-	m := &pb.NodesRequest{Session: s.id, Revision: s.revision + 1}
-	sending, bytes := map[string]*host.Node{}, 0
+	m, bytes := &pb.NodesRequest{Session: s.id, Revision: s.revision + 1}, 0
 	for name, n := range s.waiting {
 		if bytes >= maxRequestBytes || len(m.Nodes)+len(m.Removed) == maxNodes {
 			break
 		}
 		delete(s.waiting, name)
-		delete(s.has, name)
 		bytes += len(name)
 		if !n.Known() {
+			delete(s.sent, name)
 			m.Removed = append(m.Removed, name)
 			continue
 		}
 		info := pb.NodeInfoOf(n.Info())
-		m.Nodes, sending[name] = append(m.Nodes, info), n
+		m.Nodes, s.sent[name] = append(m.Nodes, info), sentNode{n, m.GetRevision()}
 		bytes += proto.Size(info)
 	}
 	s.synced = s.synced || len(s.waiting) == 0
 	if len(m.Nodes)+len(m.Removed) == 0 && s.revision > 0 {
 		return nil // the first message may be empty
 	}
-	m.Synced = s.synced
-	s.revision, s.sending = m.Revision, sending
+	m.Synced, s.revision = s.synced, m.GetRevision()
 	return m
 }
 
@@ -159,12 +163,11 @@ func (s *session) next() *pb.NodesRequest {
 func (s *session) apply(revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if revision != s.revision || s.sending == nil {
+	if revision != s.revision || s.applied == revision {
 		return fmt.Errorf("%w: it has applied message %d, of %d that were sent",
 			contain.ErrInvalid, revision, s.revision)
 	}
-	maps.Copy(s.has, s.sending)
-	s.sending = nil
+	s.applied = revision
 	s.wake.Send()
 	return nil
 }
@@ -177,7 +180,8 @@ func (s *session) name(nodes []*host.Node) (named []bool) {
 	s.asking++
 	named = make([]bool, len(nodes))
 	for i, n := range nodes {
-		named[i] = s.has[n.Name()] == n
+		sent := s.sent[n.Name()]
+		named[i] = sent.Node == n && sent.in <= s.applied
 	}
 	return named
 }

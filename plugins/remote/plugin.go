@@ -22,13 +22,19 @@ var ErrAway = errors.New("is away")
 // errEnded is why a server takes no calls.
 var errEnded = errors.New("its server ended, or closed the connection")
 
-// errLate is why a server gets no calls for a while.
-var errLate = fmt.Errorf("each %w; it is called again after a while", contain.ErrTimeout)
+// errLate ends the connection to a server that does not answer.
+var errLate = fmt.Errorf("its last calls each %w, and it is connected again after a while", contain.ErrTimeout)
 
 // errReplaced ends the connection to a server that a newer one has replaced.
 var errReplaced = errors.New("a newer server of the plugin has replaced it")
 
 const (
+	// maxLate is how many calls in a row may run into their deadlines. It ends the connection, which is made
+	// again later and later; the first call that is late then ends it again.
+	maxLate = 3
+	// enough is the time in which a plugin should answer callers whose own deadlines are sooner than its
+	// own: NRI's is 1.5 s.
+	enough = time.Second
 	// maxErrorBytes is how much of a plugin's own error is given on: it is for an Event.
 	maxErrorBytes = 512
 	// maxQuoted is how many bytes of a plugin's words are quoted in a sentence.
@@ -48,6 +54,7 @@ type Plugin struct {
 	called, last *Server
 	since        time.Time // when the last one went away; when the plugin was first seen
 	reason       error     // why there is none
+	late         int       // calls in a row, of servers of one socket
 }
 
 // Server is a connection to a plugin's server, on which Connect runs.
@@ -62,9 +69,7 @@ type Server struct {
 	end     context.CancelCauseFunc
 	calls   sync.WaitGroup // in flight
 
-	// These are locked by its Plugin.
-	breaker breaker
-	dropped bool // it gets no calls any more
+	dropped bool // it gets no calls any more; locked by its Plugin
 }
 
 // Name returns the plugin's name.
@@ -75,12 +80,30 @@ func (p *Plugin) Required() bool { return p.policy != Ignore }
 
 // Away returns nil while a server of the plugin is ready; otherwise why none is, since when, and
 // what to do.
-func (p *Plugin) Away() error { return p.locked(p.away) }
+func (p *Plugin) Away() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away()
+}
 
 func (p *Plugin) away() error {
 	if p.called != nil {
 		return nil
 	}
+	return p.wrong()
+}
+
+// Failing is Away also while a server that did not answer is connected again, and has not answered yet.
+func (p *Plugin) Failing() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.called != nil && p.late < maxLate {
+		return nil
+	}
+	return p.wrong()
+}
+
+func (p *Plugin) wrong() error {
 	reason, remedy := "no socket in "+p.folder+" is its", "start it"
 	if p.reason != nil {
 		reason = p.reason.Error()
@@ -92,57 +115,32 @@ func (p *Plugin) away() error {
 		remedy)
 }
 
-// Failing returns nil while the plugin answers; otherwise that it is away, or that its last calls ran
-// into their deadlines.
-func (p *Plugin) Failing() error { return p.locked(p.failing) }
-
-func (p *Plugin) failing() error {
-	if s := p.called; s != nil && s.breaker.open() {
-		return &callError{p.name, "its last calls", errLate}
-	}
-	return p.away()
-}
-
-// Unavailable is Failing while no call reaches the plugin: not when one is to try whether it answers.
-func (p *Plugin) Unavailable() error { return p.locked(p.unavailable) }
-
-func (p *Plugin) unavailable() error {
-	if s := p.called; s != nil && !s.breaker.paused(time.Now()) {
-		return nil
-	}
-	return p.failing()
-}
-
-func (p *Plugin) locked(f func() error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return f()
-}
-
 // Call has f call the plugin's server. f's context ends after the timeout. An error of f's is one of
 // the plugin, and names it and the method: status.Code gives its code, and errors.Is tells whether
-// it was contain.ErrTimeout or ErrAway. After some calls that ran into the timeout the next ones
-// fail at once for a while.
+// it was contain.ErrTimeout or ErrAway. After some calls that ran into the timeout the plugin is away
+// for a while.
 func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	f func(ctx context.Context, s *Server) error) error {
-	s, err := p.begin(timeout)
+	s, err := p.begin()
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	due, _ := limited.Deadline()
+	had := due.Sub(begun).Round(time.Millisecond)
 	err = f(limited, s)
-	how := answered
+	how := cut // the caller gave up, or had too little time
 	switch {
 	case err == nil:
+		how = answered
 	case s.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
-		how, err = cut, errEnded
+		err = errEnded
 	case limited.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // which the server may see first
-	case !errors.Is(limited.Err(), context.Canceled) && time.Since(begun) >= timeout/2:
-		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, timeout)
-	default: // the caller gave up, or its own deadline came much sooner
-		how = cut
+		how = answered
+	case !errors.Is(limited.Err(), context.Canceled) && had >= min(timeout/2, enough) && time.Since(begun) >= had/2:
+		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, had)
 	}
 	p.end(s, how)
 	if err == nil {
@@ -151,38 +149,46 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	return &callError{p.name, method, err}
 }
 
+// outcome is how a call ended.
+type outcome int
+
+const (
+	answered outcome = iota // also with an error
+	late                    // it ran into its deadline
+	cut                     // it says nothing about the server
+)
+
 // begin counts a call of the server that is called.
-func (p *Plugin) begin(timeout time.Duration) (*Server, error) {
+func (p *Plugin) begin() (*Server, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.unavailable(); err != nil {
+	if err := p.away(); err != nil {
 		return nil, err
 	}
-	s := p.called
-	if s.breaker.begin(time.Now(), timeout) {
-		p.changeAfterPause(s)
-	}
-	s.calls.Add(1)
-	return s, nil
+	p.called.calls.Add(1)
+	return p.called, nil
 }
 
-// end ends a call that begin has counted.
+// end ends a call that begin has counted. It drops a server that does not answer.
 func (p *Plugin) end(s *Server, how outcome) {
 	p.mu.Lock()
-	changed := s.breaker.end(time.Now(), how)
-	if changed && s.breaker.open() {
-		p.changeAfterPause(s)
+	before := p.late
+	switch {
+	case s != p.called: // how a call of another ended says nothing
+	case how == answered:
+		p.late = 0
+	case how == late:
+		p.late++
 	}
+	drop, recovered := p.late >= maxLate && how == late, p.late < before && before >= maxLate
 	p.mu.Unlock()
 	s.calls.Done()
-	if changed {
+	if drop {
+		p.drop(s, errLate)
+	}
+	if recovered {
 		p.handler.Changed()
 	}
-}
-
-// changeAfterPause calls Changed when a call may try again.
-func (p *Plugin) changeAfterPause(s *Server) {
-	time.AfterFunc(time.Until(s.breaker.until), p.handler.Changed)
 }
 
 // ready has the server called from now on, unless a newer one is.
@@ -195,6 +201,9 @@ func (p *Plugin) ready(s *Server) {
 	case replaced != nil && replaced.order > s.order:
 		replaced = s
 	default:
+		if p.last != nil && p.last.order != s.order { // what the other one did says nothing
+			p.late = 0
+		}
 		p.called, p.last = s, s
 	}
 	p.mu.Unlock()

@@ -45,7 +45,6 @@ func plugins(config Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer s.watcher.Close()
 	var all []string
 	for _, p := range s.Plugins() {
 		if p.Required() {

@@ -87,7 +87,7 @@ func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 	if started && !s.resources().requested(pod) {
 		return false, nil
 	}
-	err := s.plugin.Unavailable()
+	err := s.plugin.Away()
 	if err != nil && !started && !s.plugin.Required() {
 		return false, nil
 	}

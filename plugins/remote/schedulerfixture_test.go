@@ -235,7 +235,7 @@ func (r *rig) settled() {
 		for session := range s.sessions {
 			session.mu.Lock()
 			defer session.mu.Unlock()
-			if session.revision > 0 && session.sending == nil && len(session.waiting) == 0 {
+			if session.revision > 0 && session.applied == session.revision && len(session.waiting) == 0 {
 				return true
 			}
 		}

@@ -54,7 +54,8 @@ func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 	ctx = klog.NewContext(ctx, logger)
 	backoff := s.retry
 	asked := sync.OnceFunc(func() { close(sock.asked) })
-	for {
+	defer asked()
+	for present.Err() == nil {
 		if newer := sock.plugin.newer(sock.order); newer != nil {
 			select {
 			case <-present.Done():
@@ -76,6 +77,7 @@ func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 			return
 		case errors.Is(err, errReplaced):
 			logger.Info("A newer socket of the plugin is called instead", "plugin", sock.plugin.name)
+			continue // once the newer one has ended, at once
 		case !errors.Is(err, errRemade):
 			sock.problems.log(logger, err, "A plugin is not connected; trying again")
 		}
@@ -84,7 +86,6 @@ func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 		}
 		select {
 		case <-present.Done():
-			return
 		case <-time.After(backoff.Step()):
 		}
 	}
@@ -98,7 +99,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn,
 	if now, err := os.Lstat(path); err == nil && !same(sock.file, now) {
 		return nil, errRemade
 	}
-	conn, err := dial(ctx, path)
+	conn, err := Dial(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn,
 	case err != nil:
 		return nil, &callError{sock.name, "GetInfo", err}
 	}
-	if err = s.checkInfo(info); err == nil {
+	if err = CheckInfo(info, s.config.Half); err == nil {
 		sock.plugin, err = s.plugin(info.GetName())
 	}
 	result := &registration.Status{Version: v1alpha1.Version}
@@ -128,19 +129,19 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn,
 	}
 	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
 		"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
-	half, err := dial(ctx, filepath.Join(s.config.Folder, cmp.Or(info.GetSocket(), sock.name)))
+	half, err := Dial(ctx, filepath.Join(s.config.Folder, cmp.Or(info.GetSocket(), sock.name)))
 	if err != nil && info.GetSocket() != "" {
 		err = fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), info.GetSocket(), err)
 	}
 	return half, err
 }
 
-// checkInfo checks what a plugin says of itself.
-func (s *Sockets) checkInfo(info *registration.PluginInfo) error {
+// CheckInfo checks what a plugin says of itself that serves in the half's folder.
+func CheckInfo(info *registration.PluginInfo, half registration.Half) error {
 	if err := info.Check(); err != nil {
 		return err
 	}
-	if half := s.config.Half; info.GetHalf() != half {
+	if info.GetHalf() != half {
 		return fmt.Errorf("plugin %q says that it is half %s, and the sockets of this folder are half %s: "+
 			"have it serve in the other half's folder", info.GetName(), info.GetHalf(), half)
 	}

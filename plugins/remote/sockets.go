@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -29,10 +28,9 @@ const (
 	maxNames = 64
 	// maxFiles is how many files of the folder are looked at.
 	maxFiles = 1024
-	// lookInterval is how often the folder is looked at without any event, such as while it is
-	// missing, and settleTime how long after an event: several come together, and a server listens
-	// a moment after its socket is there.
-	lookInterval, settleTime = 2 * time.Second, 20 * time.Millisecond
+	// lookInterval is how often the folder is looked at. inotify may have no room for another watch, and
+	// does not say when a folder is made that is missing.
+	lookInterval = 200 * time.Millisecond
 	// suffix is what sockets are named.
 	suffix = ".sock"
 )
@@ -64,17 +62,17 @@ type Handler interface {
 	// when the plugin may be called, and returns when ctx ends. If it returns before, the connection is
 	// closed, and made again after a while.
 	Connect(ctx context.Context, s *Server, ready func()) error
-	// Changed is called when the plugin came, went away, or is not called for a while or may be
-	// again. It may be called concurrently, and must not wait; the Plugin has the state.
+	// Changed is called when the plugin came, went away, or answers again. It may be called
+	// concurrently, and must not wait; the Plugin has the state.
 	Changed()
 }
 
 // Sockets are the plugins of a folder. It is safe for concurrent use.
 type Sockets struct {
-	config  Config
-	watcher *fsnotify.Watcher
-	retry   wait.Backoff
-	known   chan struct{} // is closed once the sockets of the first list have said what they are
+	config Config
+	retry  wait.Backoff
+	look   time.Duration // how often the folder is looked at
+	known  chan struct{} // is closed once the sockets of the first list have said what they are
 
 	mu     sync.Mutex // is held while Added is called
 	byName map[string]*Plugin
@@ -88,8 +86,8 @@ type Sockets struct {
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
-	s := &Sockets{config: config, retry: retry, known: make(chan struct{}), byName: map[string]*Plugin{},
-		sockets: map[string]*socket{}}
+	s := &Sockets{config: config, retry: retry, look: lookInterval, known: make(chan struct{}),
+		byName: map[string]*Plugin{}, sockets: map[string]*socket{}}
 	s.running.SetLimit(maxSockets)
 	for _, name := range slices.Sorted(maps.Keys(config.Policies)) {
 		if policy := config.Policies[name]; policy != Required && policy != Ignore {
@@ -102,10 +100,6 @@ func New(config Config) (*Sockets, error) {
 		if _, err := s.plugin(name); err != nil {
 			return nil, err
 		}
-	}
-	var err error
-	if s.watcher, err = fsnotify.NewWatcher(); err != nil {
-		return nil, fmt.Errorf("watch plugins' sockets: %w", err)
 	}
 	return s, nil
 }
@@ -161,33 +155,16 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
-	defer s.watcher.Close()
 	defer s.running.Wait()
-	look, soon := time.NewTimer(0), false
-	defer look.Stop()
 	first := sync.OnceFunc(s.awaitAsked)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			_ = s.watcher.Add(s.config.Folder) // fails while it is missing; is nothing if it is watched
-			files, err := list(s.config.Folder)
-			if err == nil {
-				err = s.update(ctx, files)
-				first()
-			}
-			s.problems.log(klog.FromContext(ctx), err, "Cannot connect to all plugins")
-			soon = false
-			look.Reset(lookInterval)
-		case <-s.watcher.Errors: // events may be lost: the next look finds what they were about
-		case <-s.watcher.Events:
-			if !soon {
-				soon = true
-				look.Reset(settleTime)
-			}
+	wait.UntilWithContext(ctx, func(context.Context) {
+		files, err := list(s.config.Folder)
+		if err == nil {
+			err = s.update(ctx, files)
+			first()
 		}
-	}
+		s.problems.log(klog.FromContext(ctx), err, "Cannot connect to all plugins")
+	}, s.look)
 }
 
 // awaitAsked closes known once the sockets that there are now have been asked what they are.

@@ -173,6 +173,19 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
+// An older server is called at once when the newer one has ended, however often that comes and goes.
+func TestNewerServerComesAndGoes(t *testing.T) {
+	s := run(t, setup{retry: time.Hour}) // of servers that ended by themselves
+	serve(t, s, "old.sock", &plugin{mark: "old"})
+	p := awaitReady(t, s, "widget")
+	for i := range 3 {
+		server := serve(t, s, fmt.Sprintf("new%d.sock", i), &plugin{mark: "new"})
+		answers(t, p, "new")
+		server.Stop()
+		answers(t, p, "old")
+	}
+}
+
 // A newer server that does not become ready leaves the older one in place.
 func TestNotReady(t *testing.T) {
 	failed := make(chan struct{}, 100)
@@ -249,6 +262,22 @@ func TestSameFile(t *testing.T) {
 	}
 }
 
+// The host starts where nothing more can be opened, such as a watch of inotify: there may be no plugin.
+func TestStartsWithoutDescriptors(t *testing.T) {
+	config := setup{}.config(t)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := New(config)
+	if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Connections do not outlive Run.
 func TestRunEnds(t *testing.T) {
 	s, err := New(setup{}.config(t))
@@ -310,8 +339,8 @@ func TestKilledUnderLoad(t *testing.T) {
 	if got := wrong.Load(); got != nil {
 		t.Errorf("a call got %q without an error", got)
 	}
-	if err := p.Unavailable(); err != nil {
-		t.Errorf("Unavailable() = %v", err)
+	if err := p.Away(); err != nil {
+		t.Errorf("Away() = %v", err)
 	}
 	await.That(t, "one server to be connected", func() (bool, string) {
 		got := connected.Load()

@@ -105,13 +105,21 @@ func (s *schedulerService) removed(name string) {
 
 // Fit implements pb.DeviceSchedulerServer.
 func (s *schedulerService) Fit(ctx context.Context, r *pb.FitRequest) (*pb.FitResponse, error) {
-	asked, err := s.asked(r)
-	if err != nil {
-		return nil, err
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	nodes := make([]*types.NodeInfo, 0, len(r.GetNames())+len(r.GetNodes()))
+	for _, name := range r.GetNames() {
+		node := s.sessions[r.GetSession()][name]
+		if node == nil {
+			return nil, status.Errorf(codes.FailedPrecondition, "session %q has no node %q", r.GetSession(), name)
+		}
+		nodes = append(nodes, node.Clone())
 	}
-	pod := r.GetPod().Info()
-	response := &pb.FitResponse{Verdicts: make([]*pb.Verdict, 0, len(asked))}
-	for _, node := range asked {
+	for _, n := range r.GetNodes() {
+		nodes = append(nodes, n.Info())
+	}
+	pod, response := r.GetPod().Info(), &pb.FitResponse{}
+	for _, node := range nodes {
 		if ctx.Err() != nil {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
@@ -120,29 +128,10 @@ func (s *schedulerService) Fit(ctx context.Context, r *pb.FitRequest) (*pb.FitRe
 	return response, nil
 }
 
-// asked returns the request's nodes.
-func (s *schedulerService) asked(r *pb.FitRequest) ([]*types.NodeInfo, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	asked := make([]*types.NodeInfo, 0, len(r.GetNames())+len(r.GetNodes()))
-	for _, name := range r.GetNames() {
-		node := s.sessions[r.GetSession()][name]
-		if node == nil {
-			return nil, status.Errorf(codes.FailedPrecondition, "session %q has no node %q", r.GetSession(), name)
-		}
-		asked = append(asked, node)
-	}
-	for _, n := range r.GetNodes() {
-		asked = append(asked, n.Info())
-	}
-	return asked, nil
-}
-
+// fits asks the plugin, which may keep or change the node. s.mu must be held.
 func (s *schedulerService) fits(node *types.NodeInfo, pod *types.PodInfo) *pb.Verdict {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	copied := pod.Clone()
-	fits, reasons, score := s.plugin.PodFitsDevice(node.Clone(), copied, true)
+	fits, reasons, score := s.plugin.PodFitsDevice(node, copied, true)
 	if fits {
 		return &pb.Verdict{Fits: true, Score: score, Changes: pb.PodChangesOf(pod, copied)}
 	}

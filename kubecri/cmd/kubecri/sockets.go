@@ -117,23 +117,15 @@ func holdersOf(pod *corev1.Pod) []remote.Holder {
 		}
 		from := maps.Clone(c.AllocateFrom)
 		maps.DeleteFunc(from, func(want, _ types.ResourceName) bool { return soplugins.IsSlot(want) })
-		all = append(all, remote.Holder{AllocateFrom: from, ContainerKey: remote.ContainerKey{
-			Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Container: name}})
+		all = append(all, remote.Holder{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+			Container: name, AllocateFrom: from})
 	}
 	return all
 }
 
 // followHolders calls changed when holders may return something else, until ctx is done.
 func (c *cluster) followHolders(ctx context.Context, changed func()) {
-	registration, err := c.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() },
-		UpdateFunc: func(before, now any) {
-			was, is := before.(*corev1.Pod), now.(*corev1.Pod)
-			if was.UID != is.UID || informers.PodEnded(was) != informers.PodEnded(is) ||
-				was.Annotations[assignment.Annotation] != is.Annotations[assignment.Annotation] {
-				changed()
-			}
-		}})
+	registration, err := c.Pods.Informer().AddEventHandler(informers.OnChange(changed))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Device plugins are not sent which containers hold their devices")
 		return

@@ -37,7 +37,7 @@ func podWith(change func(*corev1.Pod)) *corev1.Pod {
 // Which containers hold devices of plugins: those that the scheduler assigned some, until their pod
 // has ended.
 func TestHolders(t *testing.T) {
-	const main = "[{{ns p u1 main} map[want/0:board/0/widget/1]}]"
+	const main = "[{ns p u1 main map[want/0:board/0/widget/1]}]"
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
 		want   string

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/contain"
 )
@@ -18,8 +20,8 @@ const (
 	// be, in bytes: the API takes 1024 for a pod's event, with what others say.
 	maxReasons = 16
 	maxReason  = 300
-	// maxChanges bounds the names in what a plugin changes in a pod, in bytes: they become the pod's
-	// annotation, and a pod's annotations may have 256 KiB together.
+	// maxChanges bounds what a plugin changes in a pod, in bytes: it becomes the pod's annotation, and a
+	// pod's annotations may have 256 KiB together.
 	maxChanges = 64 << 10
 )
 
@@ -75,7 +77,10 @@ func (v *Verdict) check() error {
 
 // ChangeIn returns the pod with the changes, of which nothing is shared, if they are valid.
 func (c *PodChanges) ChangeIn(pod *types.PodInfo) (*types.PodInfo, error) {
-	changed, bytes := pod.Clone(), 0
+	if bytes := proto.Size(c); bytes > maxChanges {
+		return nil, invalid("its changes of the pod take %d bytes, of %d that they may", bytes, maxChanges)
+	}
+	changed := pod.Clone()
 	for _, part := range []struct {
 		to      map[string]types.ContainerInfo
 		changes map[string]*ContainerChanges
@@ -88,39 +93,28 @@ func (c *PodChanges) ChangeIn(pod *types.PodInfo) (*types.PodInfo, error) {
 			if !ok {
 				return nil, invalid("it changes container %.64q, which the pod does not have", name)
 			}
-			n, err := change.check(name)
-			if err != nil {
+			if err := change.check(name); err != nil {
 				return nil, err
 			}
-			bytes += n
 			container.DevRequests = mapOf[types.ResourceName](change.GetDevRequests())
 			container.AllocateFrom = locationOf[types.ResourceName](change.GetAllocateFrom())
 			container.Scorer = mapOf[types.ResourceName](change.GetScorer())
 			part.to[name] = container
 		}
 	}
-	if bytes > maxChanges {
-		return nil, invalid("the names in its changes of the pod take %d bytes, of %d that they may", bytes, maxChanges)
-	}
 	return changed, nil
 }
 
-// check returns how many bytes the names in the change take.
-func (c *ContainerChanges) check(container string) (bytes int, err error) {
+func (c *ContainerChanges) check(container string) error {
 	for name, n := range c.GetDevRequests() {
-		bytes += len(name)
 		if name == "" || n < 0 {
-			return 0, invalid("it requests %d of %.64q for container %q", n, name, container)
+			return invalid("it requests %d of %.64q for container %q", n, name, container)
 		}
 	}
 	for want, from := range c.GetAllocateFrom() {
-		bytes += len(want) + len(from)
 		if want == "" || from == "" {
-			return 0, invalid("it meets %.64q of container %q with %.64q", want, container, from)
+			return invalid("it meets %.64q of container %q with %.64q", want, container, from)
 		}
 	}
-	for name := range c.GetScorer() {
-		bytes += len(name)
-	}
-	return bytes, nil
+	return nil
 }

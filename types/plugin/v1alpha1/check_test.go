@@ -36,7 +36,8 @@ func TestPodChanges(t *testing.T) {
 			`meets "r" of container "main" with ""`},
 		"too long":           {"main", &ContainerChanges{DevRequests: long}, "of 65536 that they may"},
 		"another container":  {"other", &ContainerChanges{}, `container "other", which the pod does not have`},
-		"a very long name":   {strings.Repeat("x", 1<<20), nil, "which the pod does not have"},
+		"a long name":        {strings.Repeat("x", maxChanges/2), nil, "which the pod does not have"},
+		"a very long name":   {strings.Repeat("x", 1<<20), nil, "of 65536 that they may"},
 		"not init container": {"init", nil, "which the pod does not have"},
 	} {
 		t.Run(name, func(t *testing.T) {
