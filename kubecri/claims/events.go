@@ -37,7 +37,7 @@ func (c *Claims) happened(event *runtimeapi.ContainerEventResponse) {
 	}
 	switch event.ContainerEventType {
 	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
-		c.enqueue(c.containers.remove(id))
+		c.Removed(id)
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		if c.containers.has(id) {
 			c.Resync()

@@ -61,10 +61,6 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 		}
 		return saved.Device, nil
 	}
-	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "ns",
-		Containers: []*podresourcesapi.ContainerResources{{
-			Devices: []*podresourcesapi.ContainerDevices{
-				{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
 	r.ran = true
 	defer run(t, r.Run)()
 	kubelet := startKubelet(t, r.Directory)
@@ -84,6 +80,12 @@ func TestStartWithoutTheAPIServer(t *testing.T) {
 	if err != nil || answer.Envs["URL_"+strings.ToUpper(used.Instance[len("cam-"):])] != "rtsp://east" {
 		t.Errorf("the container gets %v, %v", answer, err)
 	}
+	r.machine.mu.Lock() // the kubelet lists it now
+	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "ns",
+		Containers: []*podresourcesapi.ContainerResources{{
+			Devices: []*podresourcesapi.ContainerDevices{
+				{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
+	r.machine.mu.Unlock()
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-1"}); err == nil {
 		t.Error("an id was given that the checkpoint does not have")
 	}
