@@ -183,12 +183,14 @@ func (b *browser) advance() ([]ask, time.Time) {
 	return asks, b.cache.due
 }
 
+var tooMany = fmt.Sprintf("there are more than %d instances on an interface, or %d on all: others are ignored",
+	maxInstances, maxAllInstances)
+
 // tell tells the subscribers of changes in the cache; b.mu is held.
 func (b *browser) tell() {
-	if b.cache.full {
-		b.cache.full, b.news = false, true
-		b.warn(fmt.Sprintf("there are more than %d instances on an interface, or %d on all: others are ignored",
-			maxInstances, maxAllInstances))
+	if b.cache.full && !slices.Contains(b.warnings, tooMany) {
+		b.news = true
+		b.warn(tooMany)
 	}
 	if b.told == b.cache.changes && !b.news {
 		return
@@ -282,6 +284,9 @@ func (b *browser) update(all []netif.Interface, links, fresh map[int]bool, failu
 	}
 	before := b.warnings
 	b.err, b.warnings = nil, nil // those of a fault that is over are no concern of who subscribes later
+	if b.cache.full = b.cache.full && b.cache.isCrowded(); b.cache.full {
+		b.warn(tooMany)
+	}
 	if len(all) == 0 {
 		b.warn(netif.None)
 	}

@@ -48,7 +48,7 @@ type cache struct {
 
 	due     time.Time // when to call advance; zero for never
 	changes uint64    // how often anything that snapshot shows has changed
-	full    bool      // whether an instance was kept out for want of room
+	full    bool      // whether an instance was kept out for want of room, and there was none since
 }
 
 // browsed is a service with its users.
@@ -246,6 +246,16 @@ func (c *cache) hasRoom(l *link) bool {
 		all += len(other.instances)
 	}
 	return len(l.instances) < maxInstances && (all < maxAllInstances || len(l.instances) < maxAllInstances/len(c.links))
+}
+
+// isCrowded is whether an interface may have no more instances.
+func (c *cache) isCrowded() bool {
+	for _, l := range c.links {
+		if !c.hasRoom(l) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *cache) receiveSRV(now time.Time, l *link, r record) {

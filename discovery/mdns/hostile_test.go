@@ -107,22 +107,30 @@ func TestInstancesOfManyInterfaces(t *testing.T) {
 func TestWarningsEnd(t *testing.T) {
 	b := newBrowser(klog.Background(), nil)
 	link := netif.Interface{Index: 2, Name: "eth0"}
+	s := mustService(t, "_http._tcp")
+	b.cache.addService(time.Now(), s)
+	flood := make([]record, maxInstances+1)
+	for i := range flood {
+		instance := wireName(t, fmt.Sprint("x", i), "_http", "_tcp", "local")
+		flood[i] = record{name: s.query, rtype: typePTR, ttl: 120, data: string(instance)}
+	}
 	for i, step := range []struct {
-		all  []netif.Interface
-		full bool
-		want []string
+		all   []netif.Interface
+		flood []record
+		want  []string
 	}{
-		{nil, false, []string{netif.None}},
-		{[]netif.Interface{link}, false, nil},
-		{[]netif.Interface{link}, true, []string{fmt.Sprintf("there are more than %d instances on an interface, or %d on all: others are ignored", maxInstances, maxAllInstances)}},
-		{[]netif.Interface{link}, false, nil},
+		{nil, nil, []string{netif.None}},
+		{[]netif.Interface{link}, nil, nil},
+		{[]netif.Interface{link}, flood, []string{tooMany}},
+		{[]netif.Interface{link}, nil, []string{tooMany}}, // for as long as they are there, whatever is announced
+		{[]netif.Interface{link}, nil, nil},
 	} {
+		if step.want == nil && i > 1 { // what was made up is gone
+			clear(b.cache.links[2].instances)
+		}
 		s := b.subscribe(nil)
 		b.update(step.all, map[int]bool{2: len(step.all) > 0}, nil, nil)
-		b.mu.Lock()
-		b.cache.full = step.full
-		b.tell()
-		b.mu.Unlock()
+		b.receive(2, step.flood)
 		if got := b.look(s).warnings; !slices.Equal(got, step.want) {
 			t.Errorf("step %d: warnings %q, want %q", i, got, step.want)
 		}
