@@ -108,13 +108,14 @@ func TestTheControllerChangesNoConfiguration(t *testing.T) {
 	)
 	with := func(old, new string) string { return strings.Replace(said, old, new, 1) }
 	for name, tc := range map[string]struct{ object, want string }{
-		"a finalizer off":      {with("node-a, ", ""), ""},
-		"all of them":          {with(", finalizers: [node-a, mine]", ""), ""},
-		"another finalizer":    {with("mine", "theirs"), refused},
-		"an owner":             {with("name: cam,", "name: cam, ownerReferences: [{kind: Node, name: a}],"), refused},
-		"the capacity":         {with("capacity: 2", "capacity: 3"), refused},
-		"the broker's image":   {with("image: i", "image: evil"), refused},
-		"no broker any longer": {with(", brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i}]}}", ""), refused},
+		"a finalizer off":    {with("node-a, ", ""), ""},
+		"all of them":        {with(", finalizers: [node-a, mine]", ""), ""},
+		"another finalizer":  {with("mine", "theirs"), refused},
+		"an owner":           {with("name: cam,", "name: cam, ownerReferences: [{kind: Node, name: a}],"), refused},
+		"the capacity":       {with("capacity: 2", "capacity: 3"), refused},
+		"the broker's image": {with("image: i", "image: evil"), refused},
+		"no broker any longer": {with(", brokerSpec: {brokerPodSpec: {containers: [{name: b, image: i}]}}", ""),
+			refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{kind: "Configuration", object: tc.object, old: said,

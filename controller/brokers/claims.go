@@ -60,7 +60,8 @@ func (s *spec) claimInstance(p *corev1.PodSpec, template string) {
 		delete(c.Resources.Limits, brokerspec.Placeholder)
 		delete(c.Resources.Requests, brokerspec.Placeholder)
 		if name, ok := s.requestOf[c.Name]; ok {
-			c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: brokerspec.PodClaim, Request: name})
+			c.Resources.Claims = append(c.Resources.Claims,
+				corev1.ResourceClaim{Name: brokerspec.PodClaim, Request: name})
 		}
 	}
 	claim := corev1.PodResourceClaim{Name: brokerspec.PodClaim, ResourceClaimTemplateName: &template}

@@ -30,7 +30,8 @@ func TestRelease(t *testing.T) {
 	first := smallRepository(t)
 	second := filepath.Join(t.TempDir(), "somewhere", "else")
 	run(t, first, "git clone --quiet . "+second)
-	writeFile(t, filepath.Join(first, "deploy/helm/kubeslot/values.yaml.orig"), "ignored by git, and no part of the chart")
+	writeFile(t, filepath.Join(first, "deploy/helm/kubeslot/values.yaml.orig"),
+		"ignored by git, and no part of the chart")
 	keyFile := filepath.Join(t.TempDir(), "cosign.key")
 	run(
 		t,

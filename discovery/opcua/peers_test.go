@@ -149,7 +149,8 @@ func TestNodeOPCUA(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		lds := &source{at: mustTarget(t, ldsURL), onNetwork: true, timeout: askTimeout, resolver: resolver{lookup: noHosts}}
+		lds := &source{at: mustTarget(t, ldsURL), onNetwork: true, timeout: askTimeout,
+			resolver: resolver{lookup: noHosts}}
 		f, _, err := lds.round(t.Context(), make(places, 1))
 		if err != nil || !slices.ContainsFunc(f.learned, func(t target) bool { return t.url == ovenURL }) {
 			t.Errorf("learned %v, %v; want %s among them", f.learned, err, ovenURL)

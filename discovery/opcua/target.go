@@ -38,7 +38,8 @@ func parseTarget(text string) (target, error) {
 	if len(text) > maxURLBytes {
 		return target{}, fmt.Errorf("a URL of %d bytes, of %d that are allowed", len(text), maxURLBytes)
 	}
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+	blank := func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, blank) {
 		return target{}, fmt.Errorf("%.100q is not a URL", text)
 	}
 	u, err := url.Parse(text)

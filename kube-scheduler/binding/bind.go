@@ -43,7 +43,8 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 		if status := p.step.Do(ctx); status.IsRejected() {
 			return status
 		} else if !status.IsSuccess() {
-			return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod), node, status.AsError()))
+			return fwk.AsStatus(fmt.Errorf("pod %s is not bound to node %s: %w", klog.KObj(pod),
+				node, status.AsError()))
 		}
 	}
 	if !p.assigns {

@@ -57,7 +57,8 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 			_ = none.Contribute(state, pod, "a", "Devices", nil, nil)
 		}, want: "do, bind a cam-1-0"},
 		"one contributed again": {node: "a", change: func(state fwk.CycleState, pod *v1.Pod) {
-			_ = none.Contribute(state, pod, "a", "Slots", slots(), step{fwk.NewStatus(fwk.Unschedulable), new([]string)})
+			_ = none.Contribute(state, pod, "a", "Slots", slots(),
+				step{fwk.NewStatus(fwk.Unschedulable), new([]string)})
 		}, code: fwk.Unschedulable},
 		"one contributed for another node": {node: "b", change: func(state fwk.CycleState, pod *v1.Pod) {
 			_ = none.Contribute(state, pod, "b", "Slots", slots(), nil)
@@ -86,7 +87,8 @@ func TestWhatIsDoneAndSent(t *testing.T) {
 				test.change(state, pod)
 			}
 			status := binder(client, nil).Bind(t.Context(), state, pod, test.node)
-			if got := strings.Join(log, ", "); got != test.want || status.Code() != test.code || !strings.Contains(status.Message(), test.reason) {
+			if got := strings.Join(log, ", "); got != test.want || status.Code() != test.code ||
+				!strings.Contains(status.Message(), test.reason) {
 				t.Errorf("%s: %v, want %s: %v with %q", got, status, test.want, test.code, test.reason)
 			}
 		})

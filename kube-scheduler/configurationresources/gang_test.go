@@ -226,7 +226,8 @@ func TestGangThatCannotPreemptSaysWhatItMet(t *testing.T) {
 	wantStatus(t, "placed", r.place(groupCycle(group), p, "node-a"), fwk.Unschedulable)
 	wantStatus(t, "with the holder gone", r.place(groupCycle(group), p, "node-a", holder), fwk.Success)
 	if record, _ := r.cache.Queue.Get(p.UID); record.Reason() != waitreason.Held {
-		t.Errorf("the pod waits for reason %v, want %v", waitreason.Names[record.Reason()], waitreason.Names[waitreason.Held])
+		t.Errorf("the pod waits for reason %v, want %v", waitreason.Names[record.Reason()],
+			waitreason.Names[waitreason.Held])
 	}
 }
 

@@ -114,7 +114,8 @@ func TestVictimIsReplaced(t *testing.T) {
 	next := holder.DeepCopy()
 	next.UID = "next"
 	check(r.known.Update(next))
-	r.preemption.Evict(r.ctx, important("vip"), &ledger.Preemption{Node: "node-a", Victims: []ledger.Victim{victim}}, nil)
+	r.preemption.Evict(r.ctx, important("vip"), &ledger.Preemption{Node: "node-a", Victims: []ledger.Victim{victim}},
+		nil)
 	select {
 	case got := <-recorder.Events:
 		t.Errorf("event %q", got)

@@ -228,7 +228,8 @@ func TestLogOfSlots(t *testing.T) {
 		r.cache.DeletePod(victim)
 		assumed := pod("assumed", "1")
 		device(r.cache, "cam-000002", nil, "node-b")
-		if _, shortfall, err := r.cache.Assume(must(slotrequest.Of(assumed)), "node-b", ledger.Spread, nil); shortfall != nil || err != nil {
+		_, shortfall, err := r.cache.Assume(must(slotrequest.Of(assumed)), "node-b", ledger.Spread, nil)
+		if shortfall != nil || err != nil {
 			t.Fatal(shortfall, err)
 		}
 		r.cache.Forget(assumed)

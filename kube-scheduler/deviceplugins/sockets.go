@@ -68,7 +68,8 @@ func (r *remotePlugin) Changed() {
 	switch {
 	case wrong != nil && !r.down:
 		up.WithLabelValues(name).Set(0)
-		r.cache.event(v1.EventTypeWarning, "DevicePluginAway", fmt.Sprintf("pods that request its resources wait: %v", wrong))
+		r.cache.event(v1.EventTypeWarning, "DevicePluginAway",
+			fmt.Sprintf("pods that request its resources wait: %v", wrong))
 	case wrong == nil && r.down:
 		r.cache.event(v1.EventTypeNormal, "DevicePluginRecovered", fmt.Sprintf("plugin %q is asked again", name))
 	}

@@ -116,7 +116,8 @@ func TestStuckPluginIsNotUp(t *testing.T) {
 	serveWith(t, o.Sockets, s)
 	t.Cleanup(func() { close(s.until) })
 	timeouts := func() (n float64) {
-		n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "PodFitsDevice", string(host.TimedOut)))
+		n, err := testutil.GetCounterMetricValue(faults.WithLabelValues("widget", "PodFitsDevice",
+			string(host.TimedOut)))
 		if err != nil {
 			t.Fatal(err)
 		}

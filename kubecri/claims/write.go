@@ -54,7 +54,8 @@ func (c *Claims) hold(ctx context.Context, name slot.Name, spec v1alpha1.SlotCla
 	}
 	wrote, other, err = c.claim(ctx, name, spec, owner)
 	if (other != nil && other.Spec.NodeName != c.config.Node || errors.Is(err, ErrContested)) && c.onlyHere(name) {
-		klog.FromContext(ctx).Error(err, "Another node claims a slot of a device that this node alone has; the claim is not believed",
+		klog.FromContext(ctx).Error(err,
+			"Another node claims a slot of a device that this node alone has; the claim is not believed",
 			holderOf(v1alpha1.NewSlotClaim(name, spec, owner))...)
 		return false, nil, ErrNotBelieved
 	}
@@ -73,10 +74,12 @@ func (c *Claims) believable(ctx context.Context) error {
 // claim creates the claim of a slot, with what the node promises by it. A promise is in the
 // checkpoint before its container exists: a process that starts while the API server is away has to
 // know of it. While the checkpoint cannot be written, nothing is promised.
-func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec, owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
+func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotClaimSpec,
+	owner metav1.OwnerReference) (wrote bool, other *v1alpha1.SlotClaim, err error) {
 	configuration, _ := slot.SplitInstance(name.Instance)
 	if c.CheckpointError() == nil && !spec.ByDRA() { // nobody here can stop a ResourceClaim's containers in time
-		if spec.ReleaseUnreachableAfter, err = c.fence.promise(ctx, Owner(c.configurations(), configuration)); err != nil {
+		if spec.ReleaseUnreachableAfter, err = c.fence.promise(ctx,
+			Owner(c.configurations(), configuration)); err != nil {
 			return false, nil, err
 		}
 	}
@@ -91,9 +94,11 @@ func (c *Claims) claim(ctx context.Context, name slot.Name, spec v1alpha1.SlotCl
 	}
 	c.fenceSoon()
 	if err := c.writeCheckpoint(); err != nil {
-		return false, nil, errors.Join(fmt.Errorf("slot %s of container %q of pod %s/%s is not claimed: its Configuration has releaseUnreachableAfter, which has to be in the checkpoint %s. "+
+		return false, nil, errors.Join(fmt.Errorf("slot %s of container %q of pod %s/%s is not claimed: "+
+			"its Configuration has releaseUnreachableAfter, which has to be in the checkpoint %s. "+
 			"Make that file writable; without it the slot is claimed at the next try, and is not released by time: %w",
-			name, spec.Container, spec.Pod.Namespace, spec.Pod.Name, c.config.Checkpoint, err), c.release(ctx, name, made))
+			name, spec.Container, spec.Pod.Namespace, spec.Pod.Name, c.config.Checkpoint, err),
+			c.release(ctx, name, made))
 	}
 	c.fence.made(name, made)
 	return true, nil, nil

@@ -114,7 +114,8 @@ func TestAnotherNodesClaimOfASharedDevice(t *testing.T) {
 	if _, err := other.allocate(t.Context(), east(), []string{name}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.allocate(t.Context(), east(), []string{name}); !errors.As(err, &conflict{}) && (err == nil || !strings.Contains(err.Error(), "on node b")) {
+	if _, err := r.allocate(t.Context(), east(), []string{name}); !errors.As(err, &conflict{}) &&
+		(err == nil || !strings.Contains(err.Error(), "on node b")) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -171,7 +171,9 @@ func TestAnotherNodeWasFaster(t *testing.T) {
 	if _, err := there.allocate(t.Context(), east(), []string{lowest}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := here.allocate(t.Context(), east(), []string{lowest}); err == nil || !strings.Contains(err.Error(), lowest+" is claimed by a pod that is not known") || !strings.Contains(err.Error(), "on node b") {
+	if _, err := here.allocate(t.Context(), east(), []string{lowest}); err == nil ||
+		!strings.Contains(err.Error(), lowest+" is claimed by a pod that is not known") ||
+		!strings.Contains(err.Error(), "on node b") {
 		t.Errorf("got %v", err)
 	}
 	// The node has learnt of the claim, by the conflict and not by its watch.
@@ -290,13 +292,15 @@ func TestPodDeletedByForce(t *testing.T) {
 			if err := r.refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.allocate(t.Context(), test.of, ids); err == nil || !strings.Contains(err.Error(), "deleted by force") {
+			if _, err := r.allocate(t.Context(), test.of, ids); err == nil ||
+				!strings.Contains(err.Error(), "deleted by force") {
 				t.Errorf("its slot is given to another container, error %v", err)
 			}
 			if others, err := r.prefer(t.Context(), test.of, all, nil, 1); err != nil || others[0] == ids[0] {
 				t.Errorf("prefers %v (%v) to what is free", others, err)
 			}
-			if _, err := r.prefer(t.Context(), test.of, ids, nil, 1); err == nil || !strings.Contains(err.Error(), "deleted by force") {
+			if _, err := r.prefer(t.Context(), test.of, ids, nil, 1); err == nil ||
+				!strings.Contains(err.Error(), "deleted by force") {
 				t.Errorf("prefers it, or does not say why not: %v", err)
 			}
 			r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", Annotations: answer.Annotations,
@@ -315,12 +319,14 @@ func TestDeviceOfAnotherPod(t *testing.T) {
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
-	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "default", Containers: []*podresourcesapi.ContainerResources{{
-		Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
+	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "default",
+		Containers: []*podresourcesapi.ContainerResources{{
+			Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
 	if err := r.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err == nil || !strings.Contains(err.Error(), "another pod has it") {
+	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err == nil ||
+		!strings.Contains(err.Error(), "another pod has it") {
 		t.Errorf("its slot is given to another pod, error %v", err)
 	}
 	r.machine.listed = nil

@@ -68,7 +68,8 @@ func (d *Driver) tryToPrepare(ctx context.Context, claim *resourceapi.ResourceCl
 	isPrepared := before.isOf(&p)
 	if isPrepared { // somebody may have deleted claims of it
 		err = d.claimAgain(ctx, before)
-		if err == nil && !before.Revoked || err != nil && !errors.Is(err, errLost) { // it may be in use, and stays as it is
+		// It may be in use, and stays as it is.
+		if err == nil && !before.Revoked || err != nil && !errors.Is(err, errLost) {
 			return err
 		}
 	}

@@ -318,8 +318,9 @@ func TestContainerOfAFormerConnection(t *testing.T) {
 	f := start(t, rt, camera)
 	await.That(t, "the runtime's containers to be looked at", func() bool { return rt.lists() > 1 })
 	pod, before := sandbox(admittest.Assigned(admittest.Good)), rt.lists()
-	err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: &api.Container{Id: "c1",
-		PodSandboxId: "box", Name: "main", Annotations: map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}}})
+	container := &api.Container{Id: "c1", PodSandboxId: "box", Name: "main",
+		Annotations: map[string]string{"akri.agent.slot-cam-a1-0": "C:u1:cam-a1-0"}}
+	err := f.rt.StartContainer(t.Context(), &api.StartContainerRequest{Pod: pod, Container: container})
 	if err != nil {
 		t.Error(err)
 	}

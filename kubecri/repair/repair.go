@@ -120,8 +120,8 @@ func (r *Repairer) Inspect(ctx context.Context, containers []*runtimeapi.Contain
 	return lacking
 }
 
-// lackOf returns what a container lacks of what it was assigned, by its pod's annotations. It asks the runtime only about containers that were assigned something and do not
-// show in CRI that they have it, each once.
+// lackOf returns what a container lacks of what it was assigned, by its pod's annotations. It asks the runtime only
+// about containers that were assigned something and do not show in CRI that they have it, each once.
 func (r *Repairer) lackOf(ctx context.Context, c *runtimeapi.Container, podAnnotations map[string]string) Lack {
 	r.mu.Lock()
 	whole := r.whole[c.Id]

@@ -92,12 +92,13 @@ func TestHangsAndAnswers(t *testing.T) {
 	s, log := runLogged(t, setup{changed: func(p *Plugin) { changed <- p.Away() }})
 	hang := atomic.Bool{}
 	hang.Store(true)
-	serve(t, s, "a.sock", &plugin{mark: "again", allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
-		if hang.Load() {
-			return hangs(ctx)
-		}
-		return &pb.DeviceAllocateResponse{DeviceNodes: []string{"again"}}, nil
-	}})
+	serve(t, s, "a.sock", &plugin{mark: "again",
+		allocate: func(ctx context.Context) (*pb.DeviceAllocateResponse, error) {
+			if hang.Load() {
+				return hangs(ctx)
+			}
+			return &pb.DeviceAllocateResponse{DeviceNodes: []string{"again"}}, nil
+		}})
 	p := awaitReady(t, s, "widget")
 	<-changed // it came
 	for late := range maxLate + 2 {

@@ -99,7 +99,8 @@ func TestAkrisValues(t *testing.T) {
   discoveryHandler: {name: udev}
   capacity: 1`},
 		"onvif, with details as a text": {
-			[]string{"onvif.configuration.enabled=true", "onvif.configuration.discoveryDetails=discoveryTimeoutSeconds: 2"},
+			[]string{"onvif.configuration.enabled=true",
+				"onvif.configuration.discoveryDetails=discoveryTimeoutSeconds: 2"},
 			"akri-onvif", `{discoveryTimeoutSeconds: 2}`,
 			`
   discoveryHandler: {name: onvif}
