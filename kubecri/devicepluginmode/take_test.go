@@ -319,9 +319,10 @@ func TestDeviceOfAnotherPod(t *testing.T) {
 	if _, err := r.allocate(t.Context(), cam, []string{"cam-0"}); err != nil {
 		t.Fatal(err)
 	}
+	device := &podresourcesapi.ContainerDevices{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}
+	container := &podresourcesapi.ContainerResources{Devices: []*podresourcesapi.ContainerDevices{device}}
 	r.machine.listed = []*podresourcesapi.PodResources{{Name: "p", Namespace: "default",
-		Containers: []*podresourcesapi.ContainerResources{{
-			Devices: []*podresourcesapi.ContainerDevices{{ResourceName: "akri.sh/cam", DeviceIds: []string{"cam-0"}}}}}}}
+		Containers: []*podresourcesapi.ContainerResources{container}}}
 	if err := r.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
