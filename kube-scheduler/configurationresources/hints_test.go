@@ -216,7 +216,10 @@ func TestTriedWhenAnnotationsAreShortened(t *testing.T) {
 	p := pod("p", "1")
 	p.Annotations[notes] = strings.Repeat("x", assignment.MaxBytes)
 	check(q.client.Tracker().Add(p))
-	q.eventually("the pod to be tried", func() bool { return q.tries.Load() > 0 })
+	q.eventually("the pod to be refused", func() bool { // the fake API server may lose a write beside the update
+		p = must(q.client.CoreV1().Pods(p.Namespace).Get(t.Context(), p.Name, metav1.GetOptions{}))
+		return len(p.Status.Conditions) > 0
+	})
 	q.rest()
 	for i, length := range []int{assignment.MaxBytes, assignment.MaxBytes + 1, 10} {
 		p = p.DeepCopy()
