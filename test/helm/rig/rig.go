@@ -157,9 +157,10 @@ func InNode(ctx context.Context, node cluster.Node, argv ...string) (string, err
 func run(ctx context.Context, env []string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var out, warnings bytes.Buffer // helm warns of values whose kind is not the default's
+	cmd.Stdout, cmd.Stderr = &out, &warnings
 	if err := cmd.Run(); err != nil {
+		out.Write(warnings.Bytes())
 		return out.String(), fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, out.String())
 	}
 	return out.String(), nil
