@@ -222,7 +222,8 @@ func TestAChangeOfTheAllocatorReplacesAllBrokersAtOnce(t *testing.T) {
 // A claim of the name that the controller's own has is said to be wrong before the API server refuses all pods, and
 // before a roll-out takes it for the controller's.
 func TestAClaimOfTheControllersName(t *testing.T) {
-	const pod = `{"resourceClaims":[{"name":"kubeslot","resourceClaimName":"gpu"}],"containers":[{"name":"b","image":"i"}]}`
+	const pod = `{"resourceClaims":[{"name":"kubeslot","resourceClaimName":"gpu"}],` +
+		`"containers":[{"name":"b","image":"i"}]}`
 	job := configuration(2, "")
 	job.Spec.BrokerSpec = &akriv0.BrokerSpec{
 		BrokerJobSpec: &runtime.RawExtension{Raw: []byte(`{"template":{"spec":` + pod + `}}`)}}

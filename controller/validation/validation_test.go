@@ -69,7 +69,8 @@ func TestCheck(t *testing.T) {
 		"a node's name": {spec: pod("nodeName: node-a, containers: [{name: b, image: i, " + device + "}]"), errors: []string{"spec.brokerSpec.brokerPodSpec.nodeName: Forbidden: the controller chooses"}},
 		"the controller's claim": {spec: pod("resourceClaims: [{name: gpu}, {name: kubeslot}], " +
 			"containers: [{name: b, image: i, " + device + "}]"),
-			errors: []string{`spec.brokerSpec.brokerPodSpec.resourceClaims[1].name: Invalid value: "kubeslot": the controller calls`}},
+			errors: []string{`spec.brokerSpec.brokerPodSpec.resourceClaims[1].name: Invalid value: "kubeslot": ` +
+				`the controller calls`}},
 		"an affinity that cannot be read": {spec: pod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Near}]}]}}}, containers: [{name: b, image: i, " + device + "}]"),
 			errors: []string{`spec.brokerSpec.brokerPodSpec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: `}},
 		"templates": {spec: one(`, args: ["{{INSTANCE}}", "{{NODE}} {{SLOT_COUNT}}", "{{property:A}}", "{{ jinja }}", "{{.Go}}", "$${{property:A}}"]`)},

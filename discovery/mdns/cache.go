@@ -22,13 +22,6 @@ const (
 	// minTTL and maxTTL bound what a record can ask for: a short TTL must leave time for questions, and a
 	// forged record goes when nobody answers these. RFC 6762 10 recommends 2 and 75 minutes.
 	minTTL, maxTTL = 10 * time.Second, 75 * time.Minute
-
-	maxInstances = 2048 // of all services on one interface
-	maxAddresses = 16   // of one host on one interface
-
-	// maxAllInstances is on all interfaces together. Beyond it an interface may have its share of as many
-	// again: a flood on others leaves room for what is there.
-	maxAllInstances = 2 * maxInstances
 )
 
 // service is what is browsed for: the instances of a type, or of a subtype of it.
@@ -237,25 +230,6 @@ func (c *cache) receivePTR(now time.Time, l *link, r record) {
 		l.instances[key] = i
 	}
 	i.ptrs[s.query] = c.renew(now, i.ptrs[s.query], r)
-}
-
-// hasRoom is whether an interface may have one more instance.
-func (c *cache) hasRoom(l *link) bool {
-	all := 0
-	for _, other := range c.links {
-		all += len(other.instances)
-	}
-	return len(l.instances) < maxInstances && (all < maxAllInstances || len(l.instances) < maxAllInstances/len(c.links))
-}
-
-// isCrowded is whether an interface may have no more instances.
-func (c *cache) isCrowded() bool {
-	for _, l := range c.links {
-		if !c.hasRoom(l) {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *cache) receiveSRV(now time.Time, l *link, r record) {

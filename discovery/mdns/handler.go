@@ -2,7 +2,7 @@
 // 6763): it finds what announces itself on the local network, such as printers, ESPHome
 // and Shelly devices, and Chromecasts. See docs/discovery/mdns.md.
 //
-// cache.go, schedule.go and snapshot.go know what was heard and what to ask, without
+// cache.go, room.go, schedule.go and snapshot.go know what was heard and what to ask, without
 // clock and I/O; browser.go drives them with the sockets of socket.go.
 package mdns
 

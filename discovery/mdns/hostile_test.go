@@ -103,7 +103,7 @@ func TestInstancesOfManyInterfaces(t *testing.T) {
 	}
 }
 
-// What kept anything from being heard yesterday is not told to who subscribes today.
+// A warning ends with its cause: a later subscriber does not get it.
 func TestWarningsEnd(t *testing.T) {
 	b := newBrowser(klog.Background(), nil)
 	link := netif.Interface{Index: 2, Name: "eth0"}

@@ -30,7 +30,7 @@ func (g *Group) Clone() fwk.StateData { return g }
 func (g *Group) empty() bool { return g == nil || len(g.members) == 0 }
 
 // Join gives the cycle's pod what it needs on the node beside those that have joined before, or
-// says what is missing. Assume is to be told of what it gave: the pods of a composite group are reserved in any order.
+// says what is missing. Assume is to get what it gave: the pods of a composite group are reserved in any order.
 func (c *Cycle) Join(node string, strategy ledger.Strategy) *ledger.Shortfall {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()

@@ -106,7 +106,8 @@ func TestAkrisValues(t *testing.T) {
   discoveryHandler: {name: onvif}
   capacity: 1`},
 		"custom, with details as a mapping": {
-			[]string{"custom.configuration.enabled=true", "custom.configuration.discoveryHandlerName=http", "custom.configuration.discoveryDetails.url=http://a"},
+			[]string{"custom.configuration.enabled=true", "custom.configuration.discoveryHandlerName=http",
+				"custom.configuration.discoveryDetails.url=http://a"},
 			"akri-custom", `{url: "http://a"}`,
 			`
   discoveryHandler: {name: http}
