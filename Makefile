@@ -25,7 +25,7 @@ FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoT
 # The demo's cluster. NAME is taken from the command line alone: WSL has a variable NAME in its environment.
 DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.
-FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 7 to 16 minutes on two cores, 6 GB"
+FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 7 to 16 minutes on two cores, 6 GB (10 until the build ends)"
 UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... ./types/... 2>/dev/null))
 OTHERS = $(shell sed -En 's/^(clusters|packages) +//p' test/suites/suites.txt)
 # make test and make test-all set JSON, for the tables of times, and SHORT.
@@ -77,12 +77,12 @@ plugin-builder: ## Build and check a plugin, of any tree, for _output's binaries
 	@go run ./plugins/builder -o '$(OUT)' '$(PLUGIN)'
 
 demo: ## Bring up a real cluster and show two cameras being shared (KEEP=1 leaves it up; NAME=other; MODE=device-plugin: without our scheduler).
-	@hack/preflight.sh root go gcc disk:6 memory:3 cluster:$(DEMO)
+	@hack/preflight.sh root go gcc disk:4 memory:3 cluster:$(DEMO)
 	$(FIRST)
 	@go run ./test/cluster/cmd/build demo && exec _output/cluster/demo -name=$(DEMO)
 
 demo-helm: ## The same on a stock cluster, with Kubeslot from its Helm chart (KEEP=1 leaves it up; NAME=other).
-	@hack/preflight.sh root go gcc disk:7 memory:3 cluster:$(DEMO)
+	@hack/preflight.sh root go gcc disk:5 memory:3 cluster:$(DEMO)
 	$(FIRST)
 	@go run ./test/cluster/cmd/build demo-helm && exec _output/cluster/demo -helm -name=$(DEMO)
 
@@ -95,15 +95,15 @@ demo-down: ## Take down the cluster that a demo with KEEP=1 left (NAME=other).
 	@go run ./test/cluster/cmd/cluster down --name $(DEMO)
 
 test: ## Does it work? Lint, unit tests and one real cluster, in 12 to 21 minutes (docs/testing.md says what is in it).
-	@hack/preflight.sh root go gcc disk:12 memory:3
+	@hack/preflight.sh root go gcc disk:8 memory:3
 	+@go run ./test/suites test
 
 test-all: ## All tests, in hours: make test's in full, fuzzers, and what takes long (SUITES="chart krew"; SKEW=1, SOAK=1, HISTORIES=1: those too).
-	@hack/preflight.sh root go gcc disk:12 memory:3
+	@hack/preflight.sh root go gcc disk:8 memory:3
 	+@go run ./test/suites test-all
 
 test-changed: ## What CI runs: make test, then suites of test-all whose code was changed since a day before the last commit (BASE=<commit> MINUTES=75).
-	@hack/preflight.sh root go gcc disk:12 memory:3
+	@hack/preflight.sh root go gcc disk:8 memory:3
 	+@go run ./test/suites test-changed
 
 test-times: ## The ten tests that took longest.
@@ -131,7 +131,7 @@ fuzz: ## Fuzz what reads others' input (FUZZTIME=20000x: inputs for each fuzzer,
 	@for f in $(FUZZERS); do echo "$$f"; go test $(GOTESTFLAGS) -run '^$$' -fuzz "^$${f#*:}$$" -fuzztime $(or $(FUZZTIME),20000x) -parallel 2 "$${f%:*}" || exit 1; done
 
 test-e2e: ## Tests on real clusters (RUN='^TestChaos$$' E2E=./test/e2e: some; SHORT=1; NORACE=1 builds faster; KEEP=1 leaves it up, REUSE=1 takes the one that is; CLUSTER=name).
-	@hack/preflight.sh root go gcc disk:6 memory:3
+	@hack/preflight.sh root go gcc disk:5 memory:3
 	@go run ./test/cluster/cmd/build cluster
 	KUBESLOT_E2E=1 go test -count=1 $(GOTESTFLAGS) -p $(or $(P),2) -parallel 5 -timeout 100m -v $(E2E) $(if $(RUN),-run '$(RUN)')
 
@@ -151,7 +151,7 @@ test-gpu: ## Build _output/test-gpu, which checks the NVIDIA GPU plugin on any m
 	else echo "This machine has no NVIDIA driver: copy _output/test-gpu to one that has, and run it there as root."; fi
 
 test-release: ## A whole release, made twice, and checked as docs/release.md says (builds Helm and cosign).
-	@hack/preflight.sh go gcc disk:12
+	@hack/preflight.sh go gcc disk:8
 	KUBESLOT_RELEASE=1 go test -count=1 $(GOTESTFLAGS) -timeout 3h -v ./test/release $(if $(RUN),-run '$(RUN)')
 
 test-histories: ## Random histories of the ledger, and of pods that wait: more than in `make test`, an hour (HISTORIES=4000 RUNS=400).

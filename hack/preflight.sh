@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Says everything that this machine lacks for the given needs, all at once:
-#   hack/preflight.sh go gcc root disk:7 memory:3 cluster:demo
-# disk:7 is what a first build takes, in GB: later ones take less, 1 at least. memory:3 is what must be available.
+#   hack/preflight.sh go gcc root disk:5 memory:3 cluster:demo
+# disk:5 is what a first build leaves in Go's build cache, in GB: later ones leave less, 1 at least. Until it ends, go
+# build keeps what the cluster's programs are made of, up to 4 GB, once more in _output. memory:3 is what must be available.
 # cluster:demo is the name of a demo's cluster, which must not be there.
 set -u
 missing=()
@@ -30,16 +31,26 @@ for need in "$@"; do
       fi ;;
     disk:*)
       cache=$(go env GOCACHE 2>/dev/null) modules=$(go env GOMODCACHE 2>/dev/null)
-      # What an earlier build has left in the caches need not be made again.
-      there=$(du -sk "$cache" "$modules" 2>/dev/null | awk '{ n += $1 } END { printf "%d", n / 1000000 }')
-      want=$((${need#disk:} - there))
+      # What an earlier build has left in the cache need not be made again.
+      there=$(du -sk "$cache" 2>/dev/null | awk '{ printf "%d", $1 / 1000000 }')
+      want=$((${need#disk:} - ${there:-0}))
       [ "$want" -ge 1 ] || want=1
-      for at in "$want:$cache" "1:$modules" "1:${TMPDIR:-/tmp}" 1:/var/tmp "1:$(dirname "$0")"; do
-        want=${at%%:*} directory=${at#*:}
+      again=$((want < 4 ? want : 4))
+      unset wants places; declare -A wants places
+      for at in "$want:$cache" "$again:$(cd "$(dirname "$0")/.." && pwd)" "1:$modules" "1:${TMPDIR:-/tmp}" 1:/var/tmp; do
+        directory=${at#*:}
         # It may not be there yet.
         while [ "${directory#/}" != "$directory" ] && [ ! -d "$directory" ]; do directory=${directory%/*}; done
-        free=$(df -Pk "${directory:-/}" 2>/dev/null | awk 'NR == 2 { printf "%d", $4 / 1000000 }')
-        [ "${free:-$want}" -ge "$want" ] || missing+=("${directory:-/} has $free GB free, and the build takes $want GB there: make room, or set GOCACHE, GOMODCACHE and TMPDIR to directories elsewhere")
+        directory=${directory:-/}
+        filesystem=$(df -P "$directory" 2>/dev/null | awk 'NR == 2 { print $6 }')
+        filesystem=${filesystem:-$directory}
+        wants[$filesystem]=$((${wants[$filesystem]:-0} + ${at%%:*}))
+        [[ ", ${places[$filesystem]:-}, " == *", $directory, "* ]] || places[$filesystem]+="${places[$filesystem]:+, }$directory"
+      done
+      for filesystem in "${!wants[@]}"; do
+        want=${wants[$filesystem]}
+        free=$(df -Pk "$filesystem" 2>/dev/null | awk 'NR == 2 { printf "%d", $4 / 1000000 }')
+        [ "${free:-$want}" -ge "$want" ] || missing+=("$filesystem has $free GB free, and the build takes up to $want GB there (${places[$filesystem]}): make room, or set GOCACHE, GOMODCACHE and TMPDIR to directories elsewhere")
       done ;;
     memory:*)
       want=${need#memory:}
