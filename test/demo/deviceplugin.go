@@ -54,14 +54,19 @@ func (s *show) playDevicePlugins() error {
 	if err := s.print(amounts()); err != nil {
 		return err
 	}
-	title("Create three pods that want two cameras each (test/demo/viewers.yaml)")
-	if err := s.apply("viewers.yaml", viewers); err != nil {
+	title("Create two pods that want two cameras each (test/demo/viewers.yaml), then a third")
+	third := strings.LastIndex(viewers, "---")
+	if err := s.apply("viewers.yaml", viewers[:third]); err != nil {
 		return err
 	}
+	// The third may be given to a node before the second has its slots, and would take them.
 	for _, name := range []string{"viewer-1", "viewer-2"} {
 		if err := s.await("pod "+name+" to run", s.running(name)); err != nil {
 			return err
 		}
+	}
+	if err := s.apply("viewers.yaml", viewers[third:]); err != nil {
+		return err
 	}
 	title("Who holds which slot: a node, by an id of its kubelet")
 	if err := s.print(s.kubectl("get", "slotclaims", "-o", "custom-columns=SLOT:.metadata.name,NODE:.spec.nodeName,ID:.spec.holder")); err != nil {
