@@ -53,17 +53,28 @@ func witness(folder, mount string) error {
 // devices are the slots of the container, and the GPUs and the widgets of plugins/example, which each node has for
 // itself: NODE is in its environment. They are nil if none is given.
 func devices() (all []device, err error) {
-	if text, has := os.LookupEnv("AKRI_DEVICES"); has {
+	seen := map[string]bool{}
+	for _, entry := range os.Environ() {
+		// A device plugin, or a request of a ResourceClaim, has AKRI_DEVICES_ and its name.
+		name, text, _ := strings.Cut(entry, "=")
+		if name != "AKRI_DEVICES" && !strings.HasPrefix(name, "AKRI_DEVICES_") {
+			continue
+		}
 		var slots []struct {
 			Slot       string            `json:"slot"`
 			Properties map[string]string `json:"properties"`
 		}
 		if err := json.Unmarshal([]byte(text), &slots); err != nil {
-			return nil, fmt.Errorf("AKRI_DEVICES: %w", err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		all = []device{}
+		if all == nil {
+			all = []device{}
+		}
 		for _, s := range slots {
-			all = append(all, device{Slot: s.Slot, ID: s.Properties["DEBUG_ECHO_DESCRIPTION"]})
+			if !seen[s.Slot] {
+				seen[s.Slot] = true
+				all = append(all, device{Slot: s.Slot, ID: s.Properties["DEBUG_ECHO_DESCRIPTION"]})
+			}
 		}
 	}
 	if text, has := os.LookupEnv("WIDGETS"); has {
