@@ -90,11 +90,8 @@ func run(t *target, report func(Result)) (passed bool) {
 	if t.info == nil {
 		return false
 	}
-	check(bothHalves...)
-	if t.info.GetHalf() == registration.Half_DEVICE {
-		check(deviceHalf...)
-	} else {
-		check(schedulerHalf...)
-	}
+	check(notified)
+	check(map[registration.Half][]Check{
+		registration.Half_DEVICE: deviceHalf, registration.Half_SCHEDULER: schedulerHalf}[t.info.GetHalf()]...)
 	return passed
 }

@@ -219,7 +219,7 @@ func TestBrokenRules(t *testing.T) {
 				return refuse(n, r)
 			}
 			return nil
-		}, "start twice, allocate unknown container, allocate missing device, allocate empty request"},
+		}, "start twice"},
 		"no variable": {"device", "OwnVariables", set(func(_ int64, r *pb.OwnVariablesResponse) {
 			r.Variables = map[string]string{"A=B": ""}
 		}), "own variables"},

@@ -22,6 +22,11 @@ const (
 )
 
 var deviceHalf = []Check{
+	{"start twice", wantStart, whyStart, func(t *target) {
+		for range 2 {
+			optional(try(t.ctx, t.slow, t.device.Start, &pb.DeviceStartRequest{Node: node}))
+		}
+	}},
 	{"own variables", "OwnVariables gives names of variables",
 		"kubecri sets them in containers that get none of the plugin's devices", ownVariables},
 	{"watch", "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",

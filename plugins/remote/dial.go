@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +22,8 @@ const (
 	MaxMessageBytes = 1 << 20
 	// maxInfoBytes is the same for what a plugin says of itself.
 	maxInfoBytes = 64 << 10
+	// maxSentBytes is how long a message to a plugin may be: what gRPC's servers take, unless they say otherwise.
+	maxSentBytes = 4 << 20
 	// maxHeaderBytes is how long the headers of an answer may be: errors' texts are in them.
 	maxHeaderBytes = 16 << 10
 	// windowBytes is how much a stream, and a connection, may send before it is read. That it is set
@@ -89,18 +90,14 @@ func trust(uid uint32) error {
 
 // client returns a client on the connection once the server speaks HTTP/2. It does not connect again.
 func client(ctx context.Context, peer net.Conn) (*grpc.ClientConn, error) {
-	var used atomic.Bool
 	conn, err := grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			if used.Swap(true) {
-				return nil, errEnded
-			}
-			return peer, nil
+			return peer, nil // which is closed when gRPC connects again
 		}),
 		grpc.WithAuthority("localhost"), // a path would be none, and some servers check it
 		grpc.WithIdleTimeout(0),         // a plugin that is not called stays connected
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(maxSentBytes),
 			grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})),
 		grpc.WithInitialWindowSize(windowBytes),
 		grpc.WithInitialConnWindowSize(windowBytes),

@@ -66,7 +66,7 @@ func TestRefused(t *testing.T) {
 			}
 			for _, p := range s.Plugins() {
 				if p.Away() == nil {
-					t.Errorf("plugin %s is ready", p.Name())
+					t.Errorf("plugin %s is ready", p.GetName())
 				}
 			}
 		})
@@ -172,7 +172,7 @@ func TestUntrusted(t *testing.T) {
 		}, false, "it is no socket"},
 		"a stranger's socket": {func(t *testing.T, s *Sockets, path string) {
 			serve(t, s, "half", &plugin{})
-			half := filepath.Join(s.config.Folder, "half")
+			half := filepath.Join(s.config.Sockets, "half")
 			if err := errors.Join(os.Chown(half, other, other), os.Rename(half, path)); err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestUntrusted(t *testing.T) {
 			}()
 			<-done
 			t.Cleanup(server.Stop)
-			if err := os.Rename(filepath.Join(s.config.Folder, "half"), path); err != nil {
+			if err := os.Rename(filepath.Join(s.config.Sockets, "half"), path); err != nil {
 				t.Fatal(err)
 			}
 		}, true, "the process that listens belongs to user 12345, and neither to root"},
@@ -210,7 +210,7 @@ func TestUntrusted(t *testing.T) {
 				t.Skip("needs root")
 			}
 			s, log := runLogged(t, setup{})
-			tc.make(t, s, filepath.Join(s.config.Folder, "a.sock"))
+			tc.make(t, s, filepath.Join(s.config.Sockets, "a.sock"))
 			awaitLog(t, log, tc.want)
 			if len(s.Plugins()) > 0 {
 				t.Error("the plugin has registered")

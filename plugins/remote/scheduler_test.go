@@ -193,7 +193,7 @@ func TestNameTaken(t *testing.T) {
 	var second *Scheduler
 	tries := make(chan struct{}, 100)
 	r := &rig{T: t, sockets: run(t, setup{half: registration.Half_SCHEDULER,
-		added: func(p *Plugin) { second, _ = NewScheduler(h, p, await.Patience) },
+		added: func(p *Plugin) { second, _ = NewScheduler(h, p) },
 		connect: func(ctx context.Context, _ *Plugin, conn *Server, ready func()) error {
 			tries <- struct{}{}
 			return second.Connect(ctx, conn, ready)
@@ -269,7 +269,7 @@ func TestConcerns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		half, err := NewScheduler(h, p, time.Second)
+		half, err := NewScheduler(h, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,12 +281,12 @@ func TestConcerns(t *testing.T) {
 				concerned, err := half.Concerns(pod)
 				want := !started && p.Required() || started && len(pod.RunningContainers) > 0
 				if concerned != want || (err != nil) != want || err != nil && !errors.Is(err, ErrAway) {
-					t.Errorf("plugin %s, started %v, pod %v: %v, %v", p.Name(), started, pod, concerned, err)
+					t.Errorf("plugin %s, started %v, pod %v: %v, %v", p.GetName(), started, pod, concerned, err)
 				}
 			}
 		}
 		if !half.Recognizes(gadget) {
-			t.Errorf("plugin %s, away: does not recognize its resource", p.Name())
+			t.Errorf("plugin %s, away: does not recognize its resource", p.GetName())
 		}
 	}
 }

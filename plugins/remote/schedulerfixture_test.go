@@ -171,9 +171,9 @@ func newRig(t *testing.T, p *half) *rig {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r.sockets, r.log = runLogged(t, setup{half: registration.Half_SCHEDULER,
+	r.sockets, r.log = runLogged(t, setup{half: registration.Half_SCHEDULER, timeout: timeout,
 		added: func(p *Plugin) {
-			s, err := NewScheduler(r.host, p, timeout)
+			s, err := NewScheduler(r.host, p)
 			if err != nil {
 				t.Error(err)
 			}

@@ -31,27 +31,16 @@ const (
 	// lookInterval is how often the folder is looked at. inotify may have no room for another watch, and
 	// does not say when a folder is made that is missing.
 	lookInterval = 200 * time.Millisecond
+	// minTimeout leaves a plugin the time to answer at all.
+	minTimeout = 10 * time.Millisecond
 	// suffix is what sockets are named.
 	suffix = ".sock"
 )
 
-// The policies say who waits while a plugin is away.
-const (
-	// Required is the default. Pods that request the plugin's resources wait, and containers that
-	// were or may have been assigned its devices are refused.
-	Required = "required"
-	// Ignore refuses only containers that were assigned the plugin's devices, or, before it has said
-	// which these are, what no other plugin names.
-	Ignore = "ignore"
-)
-
 // Config is what Sockets needs.
 type Config struct {
-	// Folder is where plugins make their sockets. It may be missing.
-	Folder string
-	Half   registration.Half
-	// Policies are those of plugins that are known from the start, by name.
-	Policies map[string]string
+	Options
+	Half registration.Half
 	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
 	Added func(*Plugin) Handler
 }
@@ -86,6 +75,9 @@ type Sockets struct {
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
+	if config.Timeout < minTimeout {
+		return nil, fmt.Errorf("--plugin-timeout %s: want at least %s", config.Timeout, minTimeout)
+	}
 	s := &Sockets{config: config, retry: retry, look: lookInterval, known: make(chan struct{}),
 		byName: map[string]*Plugin{}, sockets: map[string]*socket{}}
 	s.running.SetLimit(maxSockets)
@@ -102,13 +94,6 @@ func New(config Config) (*Sockets, error) {
 		}
 	}
 	return s, nil
-}
-
-// Plugins returns all that are known, by name.
-func (s *Sockets) Plugins() []*Plugin {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
 }
 
 // Known waits until each plugin that served when the folder was first listed was added, or could not be
@@ -134,6 +119,13 @@ func (s *Sockets) Away() error {
 	return errors.New(strings.Join(away, "; "))
 }
 
+// Plugins returns all that are known, by name.
+func (s *Sockets) Plugins() []*Plugin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
+}
+
 // errMoreNames is what a plugin gets that would be one too many.
 var errMoreNames = errors.New("too many names of plugins were seen: restart this process to forget them")
 
@@ -147,7 +139,7 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 	if len(s.byName) >= maxNames {
 		return nil, errMoreNames
 	}
-	p := &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now()}
+	p := &Plugin{name: name, options: &s.config.Options, since: time.Now()}
 	p.handler = s.config.Added(p)
 	s.byName[name] = p
 	return p, nil
@@ -158,7 +150,7 @@ func (s *Sockets) Run(ctx context.Context) {
 	defer s.running.Wait()
 	first := sync.OnceFunc(s.awaitAsked)
 	wait.UntilWithContext(ctx, func(context.Context) {
-		files, err := list(s.config.Folder)
+		files, err := list(s.config.Sockets)
 		if err == nil {
 			err = s.update(ctx, files)
 			first()
@@ -197,7 +189,7 @@ func (s *Sockets) update(ctx context.Context, files map[string]fs.FileInfo) erro
 	}
 	if len(over) > 0 {
 		return fmt.Errorf("%s has more than %d sockets, which are not connected until others are removed: %s",
-			s.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
+			s.config.Sockets, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
 	}
 	return nil
 }
