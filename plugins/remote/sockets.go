@@ -28,9 +28,10 @@ const (
 	maxNames = 64
 	// maxFiles is how many files of the folder are looked at.
 	maxFiles = 1024
-	// lookInterval is how often the folder is looked at. inotify may have no room for another watch, and
-	// does not say when a folder is made that is missing.
-	lookInterval = 200 * time.Millisecond
+	// lookInterval is how often the folder is looked at, and so how often a plugin that keeps making its
+	// socket anew is connected. inotify may have no room for another watch, and does not say when a folder
+	// is made that is missing.
+	lookInterval = time.Second
 	// minTimeout leaves a plugin the time to answer at all.
 	minTimeout = 10 * time.Millisecond
 	// suffix is what sockets are named.
