@@ -134,6 +134,7 @@ type plugin struct {
 	info     *registration.PluginInfo
 	allocate func(context.Context) (*pb.DeviceAllocateResponse, error)
 	statuses chan *registration.Status
+	deaf     bool // NotifyStatus does not answer
 }
 
 func (p *plugin) GetInfo(context.Context, *registration.GetInfoRequest) (*registration.PluginInfo, error) {
@@ -148,7 +149,10 @@ func widget() *registration.PluginInfo {
 		SupportedVersions: []string{"v1alpha1"}}
 }
 
-func (p *plugin) NotifyStatus(_ context.Context, s *registration.Status) (*registration.StatusResponse, error) {
+func (p *plugin) NotifyStatus(ctx context.Context, s *registration.Status) (*registration.StatusResponse, error) {
+	if p.deaf {
+		<-ctx.Done()
+	}
 	select {
 	case p.statuses <- s:
 	default:

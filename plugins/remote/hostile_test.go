@@ -44,7 +44,7 @@ func TestRefused(t *testing.T) {
 			`names the socket "/run/containerd/containerd.sock", which is not the name of a file in the same folder`, false},
 		"a socket above": {func(i *info) { i.Socket = ".." }, `names the socket ".."`, false},
 		"a socket that is none": {func(i *info) { i.Socket = "none" },
-			`plugin "widget" names the socket "none": there is no such socket`, true},
+			`plugin "widget" names the socket "none": there is no such socket`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, log := runLogged(t, setup{})
@@ -104,6 +104,13 @@ func TestEndlessStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A plugin need not take the status of its registration.
+func TestStatusIsNotTaken(t *testing.T) {
+	s := run(t, setup{})
+	serve(t, s, "a.sock", &plugin{mark: "deaf", deaf: true})
+	answers(t, awaitReady(t, s, "widget"), "deaf")
 }
 
 // A server that closes each connection is connected ever less often.

@@ -116,19 +116,21 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn,
 	if err = info.Check(s.config.Half, v1alpha1.Version); err == nil {
 		sock.plugin, err = s.plugin(info.GetName())
 	}
+	var half *grpc.ClientConn
+	if err == nil {
+		half, err = Dial(ctx, filepath.Join(s.config.Sockets, cmp.Or(info.GetSocket(), sock.name)))
+		if err != nil && info.GetSocket() != "" {
+			err = fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), info.GetSocket(), err)
+		}
+	}
 	result := &registration.Status{Version: v1alpha1.Version}
 	if err != nil {
 		result = &registration.Status{Error: err.Error()}
 	}
 	_, _ = client.NotifyStatus(ctx, result, grpc.MaxCallRecvMsgSize(maxInfoBytes)) // it need not take it
-	if err != nil {
-		return nil, err
-	}
-	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
-		"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
-	half, err := Dial(ctx, filepath.Join(s.config.Sockets, cmp.Or(info.GetSocket(), sock.name)))
-	if err != nil && info.GetSocket() != "" {
-		err = fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), info.GetSocket(), err)
+	if err == nil {
+		klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
+			"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
 	}
 	return half, err
 }
