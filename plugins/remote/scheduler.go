@@ -109,23 +109,23 @@ func (s *Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo)
 // resources are those that the plugin answers for.
 func (s *Scheduler) resources() patterns { return s.said.Load().GetResources() }
 
-// Fit implements host.Remote. Nodes that the plugin has are named, others are sent whole.
+// Fit implements host.Remote. Nodes that the plugin has are named, others are sent whole. All of them have one
+// deadline.
 func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict, error) {
 	message := pb.PodInfoOf(pod)
 	message.NodeName = ""
 	verdicts := make([]host.Verdict, 0, len(nodes))
 	call := func(ctx context.Context, server *Server) error {
-		got, err := s.fit(ctx, server, pod, message, nodes[len(verdicts):])
-		verdicts = append(verdicts, got...)
-		return err
-	}
-	for len(verdicts) < len(nodes) {
-		err := s.Call(context.Background(), s.options.Timeout, "Fit", call)
-		if err != nil {
-			return nil, err
+		for len(verdicts) < len(nodes) {
+			got, err := s.fit(ctx, server, pod, message, nodes[len(verdicts):])
+			if err != nil {
+				return err
+			}
+			verdicts = append(verdicts, got...)
 		}
+		return nil
 	}
-	return verdicts, nil
+	return verdicts, s.Call(context.Background(), s.options.Timeout, "Fit", call)
 }
 
 // fit asks one server, about as many of the nodes as a message takes, at least one.

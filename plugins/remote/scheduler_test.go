@@ -105,6 +105,25 @@ func TestUnapplied(t *testing.T) {
 	}
 }
 
+// Nodes that are asked about together have one deadline, however many messages they take.
+func TestFitDeadline(t *testing.T) {
+	p := &half{unapply: true, pause: 100 * time.Millisecond}
+	r := newRig(t, p)
+	for i := range 4 {
+		info := &types.NodeInfo{Allocatable: types.ResourceList{gadget: int64(4 + i)},
+			KubeAlloc: types.ResourceList{types.ResourceName(strings.Repeat("x", maxRequestBytes/2)): 1}}
+		if err := r.host.AddNode(fmt.Sprint(i), info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fit, reasons := r.fits(4, 3); fit != 4 || p.asked() != "0+2 0+2" {
+		t.Fatalf("%d nodes fit: %+v", fit, reasons)
+	}
+	if later := p.dues[1].Sub(p.dues[0]); later > p.pause/2 {
+		t.Errorf("the second message may take %s longer than the first", later)
+	}
+}
+
 // A plugin that is killed after Fit allocates nothing, and one that comes again does, with all nodes.
 func TestKilled(t *testing.T) {
 	r := newRig(t, nil)
