@@ -20,7 +20,8 @@ var commands = []struct {
 	{"kube-scheduler", "Kubeslot's own, among those of the Kubernetes scheduler that it is made of: " +
 		"[upstream's flags](https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/). The plugins' arguments are in the file of `--config`: [the scheduler](../scheduler.md).",
 		[]string{"kube-scheduler/binding/options.go", "kube-scheduler/deviceplugins/options.go"}},
-	{"kube-scheduler and kubecri", "Both have them, for [plugins that are servers](../plugins.md#servers).",
+	{"kube-scheduler and kubecri", "Both have them, for [plugins that are servers](../plugins.md#servers). " +
+		"The defaults are kube-scheduler's and kubecri's.",
 		[]string{"plugins/remote/options.go"}},
 	{
 		"kubecri",
@@ -95,8 +96,8 @@ var defaults = map[string]string{
 	"&o.Policy":             "refuse", // kube-scheduler's
 	"&o.devicesPolicy":      "skip",   // kubecri's
 	"nil":                   "",
-	"o.Sockets":             "/run/kubeslot/plugins/schedulers or …/devices",
-	"o.Timeout":             "1s or 5s", // of kube-scheduler and of kubecri
+	"o.Sockets":             "/run/kubeslot/plugins/schedulers, …/devices",
+	"o.Timeout":             "1s, 5s",
 }
 
 // texts are parts of meanings that cannot be computed, as their code has them.

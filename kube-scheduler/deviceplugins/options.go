@@ -35,9 +35,6 @@ func DefaultOptions() Options {
 // Away names the plugins that pods wait for and that are away; nil if there are none. To be called
 // once the scheduler is set up.
 func (o *Options) Away() error {
-	if o.connected == nil {
-		return nil
-	}
 	return o.connected.Away()
 }
 

@@ -21,8 +21,6 @@ type remotePlugin struct {
 	down bool // since it was up
 }
 
-var _ remote.Handler = (*remotePlugin)(nil)
-
 // connect connects to plugins' sockets, also to those that are made later, until ctx ends.
 func connect(ctx context.Context, a *deviceCache, o *Options) error {
 	if o.Sockets == "" {
@@ -42,10 +40,11 @@ func (a *deviceCache) added(p *remote.Plugin) remote.Handler {
 	startAtZero(p.GetName())
 	up.WithLabelValues(p.GetName()).Set(0)
 	half, err := remote.NewScheduler(a.host, p)
+	if err == nil {
+		err = a.feed()
+	}
 	if err != nil {
 		a.logger.Error(err, "A device scheduler plugin cannot be used", "plugin", p.GetName())
-	} else if err := a.feed(); err != nil {
-		a.logger.Error(err, "Cannot follow nodes and pods for device scheduler plugins")
 	}
 	return &remotePlugin{Scheduler: half, cache: a}
 }

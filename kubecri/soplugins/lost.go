@@ -64,8 +64,9 @@ func (p *Plugins) reportLosses(ctx context.Context, plugin *plugin) *Fault {
 			}
 			plugin.losses[l] = true
 			if !before[l] && p.config.Events != nil {
-				p.config.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.GetNamespace(),
-					Name: h.GetPod(), UID: apitypes.UID(h.GetUid())}, corev1.EventTypeWarning, reasonLost,
+				p.config.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod",
+					Namespace: h.GetNamespace(), Name: h.GetPod(), UID: apitypes.UID(h.GetUid())},
+					corev1.EventTypeWarning, reasonLost,
 					"device plugin %q reports a device of this pod as lost: %s", plugin.name, l.reason)
 			}
 		}

@@ -41,9 +41,7 @@ func (p *Plugins) added(of *remote.Plugin) remote.Handler {
 
 // HoldersChanged says that the configuration's Holders may return something else.
 func (p *Plugins) HoldersChanged() {
-	if p.sockets != nil {
-		p.sockets.HoldersChanged()
-	}
+	p.sockets.HoldersChanged()
 }
 
 // add adds a plugin, once for each name. It returns what has the plugin asked now: to be called when it
@@ -60,8 +58,6 @@ func (p *Plugins) add(r Remote) (changed func()) {
 	}
 	return added.wake.Send
 }
-
-var _ Remote = &remote.Device{}
 
 // remote is nil for a plugin of a .so file.
 func (c *caller) remote() Remote {

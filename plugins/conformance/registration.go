@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types/plugin/registration"
@@ -22,11 +22,10 @@ var notified = Check{"status", "NotifyStatus is answered",
 		optional(try(t.ctx, t.quick, t.registration.NotifyStatus, &registration.Status{Version: pb.Version}))
 	}}
 
-// These are of the check that Start is called twice, of each half.
-const (
-	wantStart = "Start succeeds, and again"
-	whyStart  = "it is called first after each connection, and hosts are restarted"
-)
+func startTwice(start func(*target)) Check {
+	return Check{"start twice", "Start succeeds, and again",
+		"it is called first after each connection, and hosts are restarted", func(t *target) { start(t); start(t) }}
+}
 
 // register connects to the server, as the host does, if its registration is valid.
 func register(t *target) {
@@ -46,16 +45,18 @@ func register(t *target) {
 // dial connects to a socket of the plugin's folder, which may be there in a moment.
 func (t *target) dial(name string) *grpc.ClientConn {
 	path := filepath.Join(filepath.Dir(t.socket), name)
-	var conn *grpc.ClientConn
-	var err error
-	connect := func(ctx context.Context) (bool, error) {
-		conn, err = remote.Dial(ctx, path)
-		return err == nil, nil
+	ctx, cancel := context.WithTimeout(t.ctx, connectTimeout)
+	defer cancel()
+	for {
+		conn, err := remote.Dial(ctx, path)
+		if err == nil {
+			context.AfterFunc(t.ctx, func() { conn.Close() })
+			return conn
+		}
+		select {
+		case <-time.After(connectInterval):
+		case <-ctx.Done():
+			fail("connect to %s: %w", path, err)
+		}
 	}
-	_ = wait.PollUntilContextTimeout(t.ctx, connectInterval, connectTimeout, true, connect) // err says more
-	if err != nil {
-		fail("connect to %s: %w", path, err)
-	}
-	context.AfterFunc(t.ctx, func() { conn.Close() })
-	return conn
 }

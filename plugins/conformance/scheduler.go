@@ -7,11 +7,7 @@ import (
 )
 
 var schedulerHalf = []Check{
-	{"start twice", wantStart, whyStart, func(t *target) {
-		for range 2 {
-			call(t, t.slow, t.scheduler.Start, &pb.SchedulerStartRequest{})
-		}
-	}},
+	startTwice(func(t *target) { call(t, t.slow, t.scheduler.Start, &pb.SchedulerStartRequest{}) }),
 	{"resources", `Start gives at least one resource: a name, or its beginning with a '*' at the end`,
 		"the plugin is asked about pods alone that request one of them", func(t *target) { t.resource() }},
 	{"sessions", "Fit by name is about the nodes of its session as they were when they were last acknowledged, in " +
@@ -63,8 +59,7 @@ func (t *target) fitOrRefuse(r *pb.FitRequest) {
 
 func fitCancelled(t *target) {
 	request := &pb.FitRequest{Pod: t.podWith(1), Nodes: t.someNodes()}
-	cancelled(t, t.scheduler.Fit, request)
-	t.fit(request)
+	valid(request, cancelled(t, t.quick, t.scheduler.Fit, request))
 }
 
 func allocateAgain(t *target) {

@@ -48,11 +48,6 @@ type said struct {
 	holders wake.Signal // has an entry when which containers hold its devices may have changed
 }
 
-var (
-	_ device.VariableOwner = &Device{}
-	_ Handler              = &Device{}
-)
-
 // New does nothing.
 func (d *Device) New() error { return nil }
 

@@ -42,40 +42,34 @@ func Dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	case info.Mode().Type() != fs.ModeSocket: // a link could lead to any socket of the node
 		return nil, fmt.Errorf("it is no socket (%s)", info.Mode())
 	}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		if err := trust(sys.Uid); err != nil {
-			return nil, fmt.Errorf("the socket belongs to %w", err)
-		}
+	if err := trust(info.Sys().(*syscall.Stat_t).Uid); err != nil {
+		return nil, fmt.Errorf("the socket belongs to %w", err)
 	}
 	peer, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	uid, err := listener(peer.(*net.UnixConn))
-	if err == nil {
-		err = trust(uid)
-	}
-	if err != nil {
+	if err := trustListener(peer.(*net.UnixConn)); err != nil {
 		peer.Close()
 		return nil, fmt.Errorf("the process that listens belongs to %w", err)
 	}
 	return client(ctx, peer)
 }
 
-// listener returns the user of the process that listens at the other end.
-func listener(conn *net.UnixConn) (uid uint32, err error) {
+// trustListener is trust for the user of the process that listens at the other end.
+func trustListener(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var peer *unix.Ucred
 	controlErr := raw.Control(func(fd uintptr) {
 		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(controlErr, err); err != nil {
-		return 0, err
+		return err
 	}
-	return peer.Uid, nil
+	return trust(peer.Uid)
 }
 
 // trust refuses users that are neither root nor this process's: what a plugin says decides who gets

@@ -46,11 +46,13 @@ func TestHeldChanges(t *testing.T) {
 		node         *types.NodeInfo
 		new, release string
 	}{
-		"all":               {all: []*pb.Holder{b, other, a}, node: node("x", "y"), new: "a b"},
-		"nothing new":       {before: []*pb.Holder{a, b}, all: []*pb.Holder{a, b}, node: node("x", "y")},
-		"one more":          {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node("x", "y"), new: "b"},
-		"one gone":          {before: []*pb.Holder{a, b}, all: []*pb.Holder{b, other}, node: node("x", "y"), release: "a"},
-		"assigned more":     {before: []*pb.Holder{a}, all: []*pb.Holder{holder("a", "x", "y")}, node: node("x"), new: "a"},
+		"all":         {all: []*pb.Holder{b, other, a}, node: node("x", "y"), new: "a b"},
+		"nothing new": {before: []*pb.Holder{a, b}, all: []*pb.Holder{a, b}, node: node("x", "y")},
+		"one more":    {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node("x", "y"), new: "b"},
+		"one gone": {before: []*pb.Holder{a, b}, all: []*pb.Holder{b, other}, node: node("x", "y"),
+			release: "a"},
+		"assigned more": {before: []*pb.Holder{a}, all: []*pb.Holder{holder("a", "x", "y")}, node: node("x"),
+			new: "a"},
 		"a device is lost":  {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node()},
 		"a device is found": {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node("y"), new: "b"},
 		"the server ended":  {all: []*pb.Holder{a}},

@@ -29,13 +29,15 @@ type Options struct {
 // AddFlags adds the flags. Their defaults are the options as they are.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Sockets, "plugin-sockets", o.Sockets,
-		"Directory where plugins over gRPC make their sockets, *.sock. It may be missing, and plugins may come and go. "+
-			"Empty for none.")
+		"Directory where plugins over gRPC make their sockets, *.sock. It may be missing, and plugins may come and "+
+			"go. Empty for none.")
 	flags.StringToStringVar(&o.Policies, "plugin-policy", nil,
-		"Who waits while a plugin of --plugin-sockets is away: `NAME=required|ignore,...`. required, the default: pods "+
-			"that request its resources, and containers that were assigned its devices or may have been. ignore: only "+
-			"those for whom it was there before. One that is named here is missed from the start.")
+		"Who waits while a plugin of --plugin-sockets is away: `NAME=required|ignore,...`. required, the default: "+
+			"pods that request its resources, and containers that were assigned its devices or may have been. ignore: "+
+			"only containers that were assigned its devices, and pods if it was there before. One that is named here "+
+			"is missed from the start.")
 	flags.DurationVar(&o.Timeout, "plugin-timeout", o.Timeout,
-		"How long a plugin of --plugin-sockets may take to answer: for a container, to allocate for a pod, or to say which "+
-			"of up to 64 nodes fit one. After three calls in a row that took longer it is not called for a while.")
+		"How long a plugin of --plugin-sockets may take to answer: for a container, to allocate for a pod, or to say "+
+			"which of up to 64 nodes fit one; in kubecri at most --cridevices-timeout. After three calls in a row "+
+			"that took longer it is not called for a while.")
 }

@@ -163,10 +163,7 @@ func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
 type problems struct{ last string }
 
 func (p *problems) log(logger klog.Logger, err error, message string) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
+	text := fmt.Sprint(err)
 	if err != nil && text != p.last {
 		logger.Error(err, message)
 	}

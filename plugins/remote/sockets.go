@@ -57,7 +57,8 @@ type Handler interface {
 	Changed()
 }
 
-// Sockets are the plugins of a folder. It is safe for concurrent use.
+// Sockets are the plugins of a folder. It is safe for concurrent use. For Plugins, Away and HoldersChanged nil is
+// one without any.
 type Sockets struct {
 	config Config
 	retry  wait.Backoff
@@ -108,20 +109,20 @@ func (s *Sockets) Known(ctx context.Context) {
 
 // Away names the required plugins that are away, and since when. It is nil if none is.
 func (s *Sockets) Away() error {
-	var away []string
+	var away []error
 	for _, p := range s.Plugins() {
-		if err := p.Away(); err != nil && p.Required() {
-			away = append(away, err.Error())
+		if p.Required() {
+			away = append(away, p.Away())
 		}
 	}
-	if len(away) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(away, "; "))
+	return errors.Join(away...)
 }
 
 // Plugins returns all that are known, by name.
 func (s *Sockets) Plugins() []*Plugin {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
@@ -149,7 +150,15 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
 	defer s.running.Wait()
-	first := sync.OnceFunc(s.awaitAsked)
+	first := sync.OnceFunc(func() {
+		all := slices.Collect(maps.Values(s.sockets))
+		go func() {
+			for _, sock := range all {
+				<-sock.asked // it is, in any case
+			}
+			close(s.known)
+		}()
+	})
 	wait.UntilWithContext(ctx, func(context.Context) {
 		files, err := list(s.config.Sockets)
 		if err == nil {
@@ -158,17 +167,6 @@ func (s *Sockets) Run(ctx context.Context) {
 		}
 		s.problems.log(klog.FromContext(ctx), err, "Cannot connect to all plugins")
 	}, s.look)
-}
-
-// awaitAsked closes known once the sockets that there are now have been asked what they are.
-func (s *Sockets) awaitAsked() {
-	all := slices.Collect(maps.Values(s.sockets))
-	go func() {
-		for _, sock := range all {
-			<-sock.asked // it is, in any case
-		}
-		close(s.known)
-	}()
 }
 
 // update follows the sockets that are new. An error says that it does not follow all.
@@ -200,11 +198,11 @@ func (s *Sockets) add(ctx context.Context, name string, file fs.FileInfo) bool {
 	s.orders++
 	present, remove := context.WithCancel(ctx)
 	sock := &socket{name: name, file: file, order: s.orders, remove: remove, asked: make(chan struct{})}
-	if !s.running.TryGo(func() error {
-		defer remove()
+	follow := func() error {
 		s.follow(ctx, present, sock)
 		return nil
-	}) {
+	}
+	if !s.running.TryGo(follow) {
 		remove()
 		return false
 	}
