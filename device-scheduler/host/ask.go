@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
+	"reflect"
 	"sync"
 
 	"github.com/kubeslot/kubeslot/types"
@@ -64,9 +64,12 @@ type memory struct {
 
 	mu sync.Mutex
 	// fault is what went wrong first: the plugin is then asked no more.
-	fault    *Fault
-	verdicts map[question]*pending
+	fault *Fault
+	// answers wait for the call that they are of, and the first makes it.
+	answers map[question]answer
 }
+
+type answer func() (Verdict, *Fault)
 
 // question is what a verdict depends on in a cycle.
 type question struct {
@@ -85,13 +88,6 @@ func (n *Node) classOf() class {
 		n.class = sha256.Sum256(text) // numbers by names have no error
 	})
 	return n.class
-}
-
-// pending is a verdict that is asked for. verdict and fault are set when done is closed.
-type pending struct {
-	done    chan struct{}
-	verdict Verdict
-	fault   *Fault
 }
 
 // Ask returns the pod's question. The pod has Requests, Scorer and KubeRequests, and is not changed.
@@ -132,15 +128,6 @@ func (a *Ask) Fits(n *Node) Fit {
 	return fit
 }
 
-func sameTranslation(a, b *types.PodInfo) bool {
-	same := func(a, b types.ContainerInfo) bool {
-		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom) &&
-			maps.Equal(a.Scorer, b.Scorer)
-	}
-	return maps.EqualFunc(a.RunningContainers, b.RunningContainers, same) &&
-		maps.EqualFunc(a.InitContainers, b.InitContainers, same)
-}
-
 // ask asks one plugin about the pod, as its author wrote it and as plugins before have translated it.
 func (a *Ask) ask(p *plugin, n *Node, written, pod *types.PodInfo) (Verdict, *Fault) {
 	if p.remote == nil {
@@ -150,11 +137,10 @@ func (a *Ask) ask(p *plugin, n *Node, written, pod *types.PodInfo) (Verdict, *Fa
 	if !m.concerned {
 		return Verdict{OK: true, Pod: pod}, nil
 	}
-	v := m.verdict(a, p, n, pod, !sameTranslation(written, pod))
-	if v.fault != nil {
-		return Verdict{}, v.fault
+	got, fault := m.answer(a, p, n, pod, !reflect.DeepEqual(written, pod))()
+	if fault != nil {
+		return Verdict{}, fault
 	}
-	got := v.verdict
 	var err error
 	if got.Pod, err = adopt(pod, got.Pod); err != nil {
 		about := about{method: "PodFitsDevice", node: n.name, pod: pod.Name}
@@ -180,73 +166,74 @@ func (a *Ask) memory(p *plugin) *memory {
 	defer a.mu.Unlock()
 	m := a.memories[p]
 	if m == nil {
-		m = &memory{verdicts: map[question]*pending{}}
+		m = &memory{answers: map[question]answer{}}
 		m.concerned, m.fault = p.concerned(a.pod)
 		a.memories[p] = m
 	}
 	return m
 }
 
-// verdict returns what the plugin says of the node, which it is asked unless it was.
-func (m *memory) verdict(a *Ask, p *plugin, n *Node, pod *types.PodInfo, translated bool) *pending {
+// answer returns what says what the plugin answers about the node, as it was asked before or as it is to be
+// asked together with others.
+func (m *memory) answer(a *Ask, p *plugin, n *Node, pod *types.PodInfo, translated bool) answer {
 	q := question{class: n.classOf()}
 	if translated {
 		q.pod = translation(pod)
 	}
 	m.mu.Lock()
-	if v := m.verdicts[q]; v != nil || m.fault != nil {
-		fault := m.fault
-		m.mu.Unlock()
-		if v == nil {
-			return &pending{fault: fault}
-		}
-		<-v.done
-		return v
+	defer m.mu.Unlock()
+	if known := m.answers[q]; known != nil {
+		return known
 	}
-	nodes, asked := []*Node{n}, []*pending{m.pend(q)}
-	if a.ahead != nil && !translated && a.host.Node(n.name) == n { // else another's is another question
-		seen := 0
-		for name := range a.ahead(n.name) {
-			if seen++; seen > maxAhead || len(nodes) == maxChunk {
-				break
-			}
-			other := a.host.Node(name)
-			if other == nil || len(other.failed) > 0 {
-				continue
-			}
-			if q := (question{class: other.classOf()}); m.verdicts[q] == nil {
-				nodes, asked = append(nodes, other), append(asked, m.pend(q))
-			}
+	if fault := m.fault; fault != nil {
+		return func() (Verdict, *Fault) { return Verdict{}, fault }
+	}
+	nodes := []*Node{n}
+	fit := sync.OnceValues(func() ([]Verdict, *Fault) { return m.fit(p, pod, nodes) })
+	m.answers[q] = verdict(fit, 0)
+	if a.ahead == nil || translated || a.host.Node(n.name) != n { // else another's is another question
+		return m.answers[q]
+	}
+	seen := 0
+	for name := range a.ahead(n.name) {
+		if seen++; seen > maxAhead || len(nodes) == maxChunk {
+			break
+		}
+		other := a.host.Node(name)
+		if other == nil || len(other.failed) > 0 {
+			continue
+		}
+		if q := (question{class: other.classOf()}); m.answers[q] == nil {
+			m.answers[q] = verdict(fit, len(nodes))
+			nodes = append(nodes, other)
 		}
 	}
-	m.mu.Unlock()
-	m.fit(p, pod, nodes, asked)
-	return asked[0]
+	return m.answers[q]
 }
 
-func (m *memory) pend(q question) *pending {
-	v := &pending{done: make(chan struct{})}
-	m.verdicts[q] = v
-	return v
+// verdict is the answer about the node of the index.
+func verdict(fit func() ([]Verdict, *Fault), i int) answer {
+	return func() (Verdict, *Fault) {
+		verdicts, fault := fit()
+		if fault != nil {
+			return Verdict{}, fault
+		}
+		return verdicts[i], nil
+	}
 }
 
 // fit asks the plugin about the nodes.
-func (m *memory) fit(p *plugin, pod *types.PodInfo, nodes []*Node, asked []*pending) {
+func (m *memory) fit(p *plugin, pod *types.PodInfo, nodes []*Node) ([]Verdict, *Fault) {
 	about := about{method: "PodFitsDevice", pod: pod.Name}
 	verdicts, fault := call(p, about, func(devicescheduler.DeviceScheduler) ([]Verdict, error) {
 		return p.remote.Fit(pod, nodes)
 	})
 	if fault != nil {
 		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.fault = fault
-		m.mu.Unlock()
 	}
-	for i, v := range asked {
-		if v.fault = fault; fault == nil {
-			v.verdict = verdicts[i]
-		}
-		close(v.done)
-	}
+	return verdicts, fault
 }
 
 // translation is the pod as plugins have translated it, but for its node.

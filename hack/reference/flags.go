@@ -20,6 +20,9 @@ var commands = []struct {
 	{"kube-scheduler", "Kubeslot's own, among those of the Kubernetes scheduler that it is made of: " +
 		"[upstream's flags](https://kubernetes.io/docs/reference/command-line-tools-reference/kube-scheduler/). The plugins' arguments are in the file of `--config`: [the scheduler](../scheduler.md).",
 		[]string{"kube-scheduler/binding/options.go", "kube-scheduler/deviceplugins/options.go"}},
+	{"kube-scheduler and kubecri", "Both have them, for [plugins that are servers](../plugins.md#servers). " +
+		"The defaults are kube-scheduler's and kubecri's.",
+		[]string{"plugins/remote/options.go"}},
 	{
 		"kubecri",
 		"Besides those of logging (`-v`, `--logging-format`), which are Kubernetes'. [kubecri](../kubecri.md) says how it is used.",
@@ -28,7 +31,6 @@ var commands = []struct {
 			"kubecri/cmd/kubecri/handlers.go",
 			"kubecri/cmd/kubecri/deviceplugin.go",
 			"kubecri/cmd/kubecri/kubelet.go",
-			"kubecri/cmd/kubecri/sockets.go",
 		},
 	},
 	{"kubecri check", "Besides those of kubecri itself.", []string{"kubecri/cmd/kubecri/check.go"}},
@@ -94,9 +96,8 @@ var defaults = map[string]string{
 	"&o.Policy":             "refuse", // kube-scheduler's
 	"&o.devicesPolicy":      "skip",   // kubecri's
 	"nil":                   "",
-	"o.Sockets":             "/run/kubeslot/plugins/schedulers",
-	"o.Policies":            "",
-	"o.Timeout":             "1s",
+	"o.Sockets":             "/run/kubeslot/plugins/schedulers, …/devices",
+	"o.Timeout":             "1s, 5s",
 }
 
 // texts are parts of meanings that cannot be computed, as their code has them.

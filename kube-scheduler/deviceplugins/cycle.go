@@ -33,27 +33,6 @@ func (c *cycle) Clone() fwk.StateData {
 	return &cycle{req: c.req, ask: c.ask, imagined: maps.Clone(c.imagined)}
 }
 
-// readCycle returns nil if the pod asks nothing of plugins, or there are none.
-func readCycle(state fwk.CycleState) *cycle {
-	if c := readAnyCycle(state); c != nil && c.ask != nil {
-		return c
-	}
-	return nil
-}
-
-// readAnyCycle is readCycle, also while there are no plugins.
-func readAnyCycle(state fwk.CycleState) *cycle {
-	data, err := state.Read(stateKey)
-	if err != nil {
-		return nil
-	}
-	return data.(*cycle)
-}
-
-func unresolvable(reason string) *fwk.Status {
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, shorten(reason, maxEventMessage))
-}
-
 // PreFilter reads what the pod asks of plugins, and refuses what none can answer.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -102,14 +81,6 @@ func after(nodes []fwk.NodeInfo) func(node string) iter.Seq[string] {
 
 // PreFilterExtensions implements fwk.PreFilterPlugin.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
-
-// node returns the node as the cycle imagines it; nil if it is not known.
-func (p *Plugin) node(c *cycle, name string) *host.Node {
-	if n := c.imagined[name]; n != nil {
-		return n
-	}
-	return p.cache.host.Node(name)
-}
 
 // AddPod imagines a pod on the node: one that RemovePod took away, or a nominated
 // one, which would get devices first.
@@ -190,4 +161,33 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, on
 	}
 	c.scores.Store(name, v.score)
 	return nil
+}
+
+// readCycle returns nil if the pod asks nothing of plugins, or there are none.
+func readCycle(state fwk.CycleState) *cycle {
+	if c := readAnyCycle(state); c != nil && c.ask != nil {
+		return c
+	}
+	return nil
+}
+
+// readAnyCycle is readCycle, also while there are no plugins.
+func readAnyCycle(state fwk.CycleState) *cycle {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	return data.(*cycle)
+}
+
+// node returns the node as the cycle imagines it; nil if it is not known.
+func (p *Plugin) node(c *cycle, name string) *host.Node {
+	if n := c.imagined[name]; n != nil {
+		return n
+	}
+	return p.cache.host.Node(name)
+}
+
+func unresolvable(reason string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, shorten(reason, maxEventMessage))
 }

@@ -71,6 +71,16 @@ type askedName struct {
 	name        types.ResourceName
 }
 
+// waiting is what a waiting pod asks for.
+type waiting struct {
+	req  *request
+	kind string // pods of one kind ask for the same: they fit a node alike
+	// faulted is whether a plugin that failed refused the pod when it was tried last.
+	faulted atomic.Bool
+	// kubecriAway is whether a node fitted the pod then whose kubecri was away.
+	kubecriAway atomic.Bool
+}
+
 // newDeviceCache makes a device cache that nothing feeds. observe is told how long each call of
 // a plugin took.
 func newDeviceCache(logger klog.Logger, schedulers []devicescheduler.DeviceScheduler, observe func(plugin, method string, took time.Duration),
@@ -86,34 +96,15 @@ func newDeviceCache(logger klog.Logger, schedulers []devicescheduler.DeviceSched
 	return a, nil
 }
 
-// waiting is what a waiting pod asks for.
-type waiting struct {
-	req  *request
-	kind string // pods of one kind ask for the same: they fit a node alike
-	// faulted is whether a plugin that failed refused the pod when it was tried last.
-	faulted atomic.Bool
-	// kubecriAway is whether a node fitted the pod then whose kubecri was away.
-	kubecriAway atomic.Bool
-}
-
-// expect remembers a pod that is about to be tried.
-func (a *deviceCache) expect(pod *v1.Pod, r *request) {
-	w := &waiting{req: r, kind: r.kind()}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	// A pod that the informer has deleted would never be forgotten again.
-	live, err := a.pods.Pods(pod.Namespace).Get(pod.Name)
-	if err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
-		a.queue.Add(pod, w)
-		a.queue.Try(pod.UID)
+// run has waiting pods tried until ctx is done.
+func (a *deviceCache) run(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), a.sources...) {
+		return
 	}
-}
-
-// waitsNoLonger forgets a pod that is bound, or gone, as the informer's store has it by now.
-func (a *deviceCache) waitsNoLonger(pod *v1.Pod) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.queue.Delete(pod.UID)
+	a.logger.Info("Devices of nodes and pods are in step with the API")
+	a.expectRefused()
+	a.queue.RetryWaiting(nil, nil)
+	a.queue.Run(ctx)
 }
 
 // expectRefused remembers the pods that may have been refused because there was no plugin yet.
@@ -129,11 +120,16 @@ func (a *deviceCache) expectRefused() {
 	}
 }
 
-// faulted remembers that a plugin could not answer for the pod: it is tried again when
-// the plugin is asked again.
-func (a *deviceCache) faulted(uid apitypes.UID) {
-	if w, waits := a.queue.Get(uid); waits {
-		w.faulted.Store(true)
+// expect remembers a pod that is about to be tried.
+func (a *deviceCache) expect(pod *v1.Pod, r *request) {
+	w := &waiting{req: r, kind: r.kind()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// A pod that the informer has deleted would never be forgotten again.
+	live, err := a.pods.Pods(pod.Namespace).Get(pod.Name)
+	if err == nil && live.UID == pod.UID && live.Spec.NodeName == "" {
+		a.queue.Add(pod, w)
+		a.queue.Try(pod.UID)
 	}
 }
 
@@ -152,17 +148,12 @@ func (a *deviceCache) fitting(node string) func(*waiting) bool {
 	}
 }
 
-func freed(node string) requeue.Event { return requeue.Event{Freed: []string{node}} }
-
-// run has waiting pods tried until ctx is done.
-func (a *deviceCache) run(ctx context.Context) {
-	if !cache.WaitForCacheSync(ctx.Done(), a.sources...) {
-		return
+// faulted remembers that a plugin could not answer for the pod: it is tried again when
+// the plugin is asked again.
+func (a *deviceCache) faulted(uid apitypes.UID) {
+	if w, waits := a.queue.Get(uid); waits {
+		w.faulted.Store(true)
 	}
-	a.logger.Info("Devices of nodes and pods are in step with the API")
-	a.expectRefused()
-	a.queue.RetryWaiting(nil, nil)
-	a.queue.Run(ctx)
 }
 
 // setNode tells the plugins of a node. When nobody can say what it has, what they knew of it is
@@ -227,6 +218,13 @@ func (a *deviceCache) deletePod(pod *v1.Pod) {
 		a.giveBack(pod.UID, held.node)
 		a.queue.Record(freed(held.node))
 	}
+}
+
+// waitsNoLonger forgets a pod that is bound, or gone, as the informer's store has it by now.
+func (a *deviceCache) waitsNoLonger(pod *v1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue.Delete(pod.UID)
 }
 
 // observe counts what a bound pod was given. The first assignment seen stays: what
@@ -304,6 +302,8 @@ func (a *deviceCache) hold(uid apitypes.UID) (hold, bool) {
 	}
 	return held.(hold), true
 }
+
+func freed(node string) requeue.Event { return requeue.Event{Freed: []string{node}} }
 
 // synced reports whether the device cache has seen all that existed at start.
 func (a *deviceCache) synced() bool {

@@ -22,6 +22,16 @@ func grantOf(pod *v1.Pod) (*types.PodInfo, error) {
 	return info, nil
 }
 
+// gaveSame reports whether two pods were given the same; nil was given nothing.
+func gaveSame(a, b *types.PodInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return maps.EqualFunc(partOf(a), partOf(b), func(a, b types.ContainerInfo) bool {
+		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom)
+	})
+}
+
 // partOf is what the pod is to be told of its allocation, by container.
 func partOf(allocated *types.PodInfo) map[string]types.ContainerInfo {
 	part := map[string]types.ContainerInfo{}
@@ -31,16 +41,6 @@ func partOf(allocated *types.PodInfo) map[string]types.ContainerInfo {
 		}
 	}
 	return part
-}
-
-// gaveSame reports whether two pods were given the same; nil was given nothing.
-func gaveSame(a, b *types.PodInfo) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return maps.EqualFunc(partOf(a), partOf(b), func(a, b types.ContainerInfo) bool {
-		return maps.Equal(a.DevRequests, b.DevRequests) && maps.Equal(a.AllocateFrom, b.AllocateFrom)
-	})
 }
 
 // gave reports whether device schedulers did anything for the pod: translated a

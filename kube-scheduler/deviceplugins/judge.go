@@ -25,8 +25,6 @@ type verdict struct {
 	faulted bool
 }
 
-func (v verdict) fits() bool { return len(v.reasons) == 0 }
-
 // maxCount bounds a request that no node has an amount for: plugins written for
 // KubeDevice count up to it. Those of amounts, such as bytes, are not bounded.
 const maxCount = 10_000
@@ -151,3 +149,5 @@ func (v verdict) status() *fwk.Status {
 	}
 	return fwk.NewStatus(fwk.Unschedulable, v.reasons...)
 }
+
+func (v verdict) fits() bool { return len(v.reasons) == 0 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -16,54 +15,45 @@ import (
 // remotePlugin is a plugin that takes part by its sockets, as they come and go.
 type remotePlugin struct {
 	*remote.Scheduler
-	plugin *remote.Plugin
-	cache  *deviceCache
+	cache *deviceCache
 
 	mu   sync.Mutex
 	down bool // since it was up
 }
-
-var _ remote.Handler = (*remotePlugin)(nil)
-
-// minTimeout leaves a plugin the time to answer at all.
-const minTimeout = 10 * time.Millisecond
 
 // connect connects to plugins' sockets, also to those that are made later, until ctx ends.
 func connect(ctx context.Context, a *deviceCache, o *Options) error {
 	if o.Sockets == "" {
 		return nil
 	}
-	if o.Timeout < minTimeout {
-		return fmt.Errorf("--plugin-timeout %s: want at least %s", o.Timeout, minTimeout)
-	}
-	sockets, err := remote.New(remote.Config{Folder: o.Sockets, Half: registration.Half_SCHEDULER, Policies: o.Policies,
-		Added: func(p *remote.Plugin) remote.Handler { return a.added(p, o.Timeout) }})
+	var err error
+	o.connected, err = remote.New(remote.Config{Options: o.Options, Half: registration.Half_SCHEDULER, Added: a.added})
 	if err != nil {
 		return err
 	}
-	o.connected = sockets
-	go sockets.Run(klog.NewContext(ctx, a.logger))
+	go o.connected.Run(klog.NewContext(ctx, a.logger))
 	return nil
 }
 
 // added has a plugin take part that was seen, or named by a flag, for the first time.
-func (a *deviceCache) added(p *remote.Plugin, timeout time.Duration) *remotePlugin {
-	startAtZero(p.Name())
-	up.WithLabelValues(p.Name()).Set(0)
-	half, err := remote.NewScheduler(a.host, p, timeout)
-	if err != nil {
-		a.logger.Error(err, "A device scheduler plugin cannot be used", "plugin", p.Name())
-	} else if err := a.feed(); err != nil {
-		a.logger.Error(err, "Cannot follow nodes and pods for device scheduler plugins")
+func (a *deviceCache) added(p *remote.Plugin) remote.Handler {
+	startAtZero(p.GetName())
+	up.WithLabelValues(p.GetName()).Set(0)
+	half, err := remote.NewScheduler(a.host, p)
+	if err == nil {
+		err = a.feed()
 	}
-	return &remotePlugin{Scheduler: half, plugin: p, cache: a}
+	if err != nil {
+		a.logger.Error(err, "A device scheduler plugin cannot be used", "plugin", p.GetName())
+	}
+	return &remotePlugin{Scheduler: half, cache: a}
 }
 
 // Changed reports that the plugin came or went, and has the pods tried that may wait for it.
 func (r *remotePlugin) Changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name, wrong := r.plugin.Name(), r.plugin.Failing()
+	name, wrong := r.GetName(), r.Failing()
 	r.cache.recognized.Clear() // it may come back with other resources
 	switch {
 	case wrong != nil && !r.down:
@@ -76,7 +66,7 @@ func (r *remotePlugin) Changed() {
 	if r.down = wrong != nil; !r.down {
 		up.WithLabelValues(name).Set(1)
 	}
-	if r.plugin.Away() == nil {
+	if r.Away() == nil {
 		r.cache.retryFaulted()
 	}
 }

@@ -51,7 +51,8 @@ func socketFolder(t *testing.T) string {
 // The whole of it over gRPC: a scheduler that began without any plugin takes one that comes; while it
 // is away, pods that request its resources wait, and no others.
 func TestSocketsInTheScheduler(t *testing.T) {
-	o := &Options{Folder: t.TempDir(), Sockets: filepath.Join(socketFolder(t), "late"), Timeout: 20 * time.Second}
+	o := &Options{Folder: t.TempDir(), Options: remote.Options{
+		Sockets: filepath.Join(socketFolder(t), "late"), Timeout: 20 * time.Second}}
 	c := newCluster(t)
 	c.node("a", "1x2")
 	c.node("b", "1x2")
@@ -109,7 +110,8 @@ func (s stuck) PodFitsDevice(n *types.NodeInfo, p *types.PodInfo, fill bool) (
 
 // The metric says that a plugin does not answer for as long as it does not.
 func TestStuckPluginIsNotUp(t *testing.T) {
-	o := &Options{Folder: t.TempDir(), Sockets: socketFolder(t), Timeout: 50 * time.Millisecond}
+	o := &Options{Folder: t.TempDir(), Options: remote.Options{
+		Sockets: socketFolder(t), Timeout: 50 * time.Millisecond}}
 	c := newCluster(t)
 	c.node("a", "1x2")
 	s := stuck{until: make(chan struct{})}
@@ -147,8 +149,8 @@ func TestNeverThere(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newCluster(t)
 			c.node("a", "1x2")
-			o := &Options{Folder: t.TempDir(), Sockets: t.TempDir(), Timeout: time.Second,
-				Policies: map[string]string{"other": policy}}
+			o := &Options{Folder: t.TempDir(), Options: remote.Options{Sockets: t.TempDir(), Timeout: time.Second,
+				Policies: map[string]string{"other": policy}}}
 			c.scheduleWith(o)
 			c.create(written(t, "pod", "", "example.com/gadget", 1), parsePod(t, "plain", "", "", "main"))
 			c.awaitRefused("pod", reason)

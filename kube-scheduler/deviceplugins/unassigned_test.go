@@ -106,7 +106,8 @@ func TestNobodyAssignsYet(t *testing.T) {
 			if _, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			o := &Options{Folder: t.TempDir(), Sockets: socketFolder(t), Timeout: 20 * time.Second, Policies: policies}
+			o := &Options{Folder: t.TempDir(), Options: remote.Options{
+				Sockets: socketFolder(t), Timeout: 20 * time.Second, Policies: policies}}
 			c.scheduleWith(o)
 			c.create(widgets(t, "early", 1))
 			c.awaitRefused("early", `for container "main": kubecri gives it only to containers that such a plugin assigned it to`)

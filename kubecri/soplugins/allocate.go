@@ -73,14 +73,10 @@ func (p *Plugins) Allocate(ctx context.Context, pod *types.PodInfo, container st
 		if len(p.config.NotLoaded) > 0 {
 			err = fmt.Errorf("%w; not loaded on this node: %s", err, strings.Join(p.config.NotLoaded, "; "))
 		}
-		var away []string
 		for _, plugin := range p.all() {
-			if err := plugin.away(); err != nil {
-				away = append(away, err.Error())
+			if away := plugin.away(); away != nil {
+				err = fmt.Errorf("%w; not here now: %v", err, away)
 			}
-		}
-		if len(away) > 0 {
-			err = fmt.Errorf("%w; not here now: %s", err, strings.Join(away, "; "))
 		}
 	}
 	return edits, err

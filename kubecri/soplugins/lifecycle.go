@@ -25,11 +25,19 @@ const (
 // drive keeps one plugin going until ctx is done.
 func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("device-plugins").WithValues("plugin", plugin.name))
-	plugin.awaitFirst(ctx)
-	retry := minRetry
+	retry, wait := minRetry, time.Duration(0)
+	if plugin.away() != nil { // it may come in a moment
+		wait = comesWithin
+	}
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-plugin.wake:
+		case <-time.After(wait):
+		}
 		fault := p.step(ctx, plugin)
-		wait := p.config.Interval
+		wait = p.config.Interval
 		switch {
 		case fault != nil:
 			wait, retry = min(retry, p.config.Interval), min(2*retry, maxRetry)
@@ -43,12 +51,6 @@ func (p *Plugins) drive(ctx context.Context, plugin *plugin) {
 		}
 		if p.note(ctx, plugin, fault) {
 			p.config.Changed()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-plugin.wake:
-		case <-time.After(wait):
 		}
 	}
 }

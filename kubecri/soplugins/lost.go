@@ -36,8 +36,8 @@ func (p *Plugins) reportLosses(ctx context.Context, plugin *plugin) *Fault {
 	}
 	held := map[types.ResourceName]bool{}
 	for _, h := range holders {
-		for _, name := range h.AllocateFrom {
-			held[name] = true
+		for _, name := range h.GetAllocateFrom() {
+			held[types.ResourceName(name)] = true
 		}
 	}
 	lost, fault := call(ctx, plugin.caller, methodLost, func(d device.Device) (map[types.ResourceName]string, error) {
@@ -57,15 +57,16 @@ func (p *Plugins) reportLosses(ctx context.Context, plugin *plugin) *Fault {
 	before := plugin.losses
 	plugin.losses = map[loss]bool{}
 	for _, h := range holders {
-		for _, name := range slices.Sorted(maps.Values(h.AllocateFrom)) {
-			l := loss{h.UID, lost[name]}
+		for _, name := range slices.Sorted(maps.Values(h.GetAllocateFrom())) {
+			l := loss{h.GetUid(), lost[types.ResourceName(name)]}
 			if l.reason == "" || plugin.losses[l] {
 				continue
 			}
 			plugin.losses[l] = true
 			if !before[l] && p.config.Events != nil {
-				p.config.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.Namespace,
-					Name: h.Pod, UID: apitypes.UID(h.UID)}, corev1.EventTypeWarning, reasonLost,
+				p.config.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod",
+					Namespace: h.GetNamespace(), Name: h.GetPod(), UID: apitypes.UID(h.GetUid())},
+					corev1.EventTypeWarning, reasonLost,
 					"device plugin %q reports a device of this pod as lost: %s", plugin.name, l.reason)
 			}
 		}

@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
+	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
-func holder(pod, container string, from ...types.ResourceName) remote.Holder {
-	h := remote.Holder{Namespace: "ns", Pod: pod, UID: "uid-" + pod, Container: container,
-		AllocateFrom: types.ResourceLocation{}}
+func holder(pod, container string, from ...string) *v1alpha1.Holder {
+	h := &v1alpha1.Holder{Namespace: "ns", Pod: pod, Uid: "uid-" + pod, Container: container,
+		AllocateFrom: map[string]string{}}
 	for _, name := range from {
 		h.AllocateFrom["want/"+name] = name
 	}
@@ -38,10 +38,10 @@ func losing(reason string, names ...types.ResourceName) func([]types.ResourceNam
 // or containers, nor again while it is lost.
 func TestLostDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holders := []remote.Holder{holder("p", "init", "gpu/0/cards"),
+		holders := []*v1alpha1.Holder{holder("p", "init", "gpu/0/cards"),
 			holder("p", "main", "gpu/0/cards", "gpu/0/memory"), holder("q", "main", "gpu/1/cards")}
 		a := &labeler{fake: fake{name: "a"}}
-		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) { return holders, true }})
+		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]*v1alpha1.Holder, bool) { return holders, true }})
 		want := []string{methodNew, methodStart, methodUpdateNodeInfo, methodLost}
 		if calls := get(&a.fake, &a.calls); !slices.Equal(calls, want) {
 			t.Errorf("calls %v, want %v", calls, want)
@@ -97,8 +97,8 @@ func TestWrongLosses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := &labeler{fake: fake{name: "a", update: says("x")}, lost: tc.lost}
-				w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) {
-					return []remote.Holder{holder("p", "main", "gpu/0/cards")}, true
+				w := start(t, Config{Loaded: labelers(a), Holders: func() ([]*v1alpha1.Holder, bool) {
+					return []*v1alpha1.Holder{holder("p", "main", "gpu/0/cards")}, true
 				}})
 				const failed = `Warning DevicePluginFailed device plugin "a" failed in Lost: `
 				if e := w.event(); !strings.Contains(e, failed) || !strings.Contains(e, tc.want) || w.event() != "" {
@@ -119,8 +119,8 @@ func TestLostWhileUpdateFails(t *testing.T) {
 		var known atomic.Bool
 		a := &labeler{fake: fake{name: "a", update: func(*types.NodeInfo) error { return broken() }},
 			lost: losing("the driver is gone", "gpu/0/cards")}
-		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]remote.Holder, bool) {
-			return []remote.Holder{holder("p", "main", "gpu/0/cards")}, known.Load()
+		w := start(t, Config{Loaded: labelers(a), Holders: func() ([]*v1alpha1.Holder, bool) {
+			return []*v1alpha1.Holder{holder("p", "main", "gpu/0/cards")}, known.Load()
 		}})
 		if e := w.event(); !strings.Contains(e, "failed in UpdateNodeInfo") || a.count(methodLost) != 0 {
 			t.Errorf("event %q, calls %v", e, get(&a.fake, &a.calls))

@@ -16,7 +16,7 @@ import (
 // is to be kept. What is returned is the caller's.
 func (p *Plugins) NodeInfo() (info *types.NodeInfo, settled bool) {
 	info = types.NewNodeInfoWithName(p.config.Node)
-	settled = p.config.Sockets == nil || time.Since(p.made) >= settle
+	settled = p.config.known == nil || time.Since(p.made) >= settle
 	for _, plugin := range p.all() {
 		plugin.mu.Lock()
 		data, lapsed := plugin.data, plugin.lapsed

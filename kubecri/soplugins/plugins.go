@@ -18,6 +18,8 @@ import (
 	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/device"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
+	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 	"github.com/kubeslot/kubeslot/wake"
 )
 
@@ -42,9 +44,10 @@ type Config struct {
 	Node string
 	// Loaded are the plugins of .so files, in the order in which they are called.
 	Loaded []load.Plugin[device.Device]
-	// Sockets, if set, says that there may be plugins that are processes of their own, which
-	// Add adds. It waits until each that runs already was added, or ctx is done.
-	Sockets func(ctx context.Context)
+	// Remote says where plugins may be that are processes of their own; without Sockets there are none.
+	Remote remote.Options
+	// known waits until each of those that serves already was added, or ctx is done; nil without Sockets.
+	known func(ctx context.Context)
 	// NotLoaded says of each file that could not be loaded which it is, and why, for the
 	// pods that may need it.
 	NotLoaded []string
@@ -52,7 +55,7 @@ type Config struct {
 	Labels func(ctx context.Context) (labels map[string]string, known bool)
 	// Holders, if set, returns the containers of the node that were assigned anything of device
 	// plugins; not ok while that is not known.
-	Holders func() (holders []remote.Holder, ok bool)
+	Holders func() (holders []*v1alpha1.Holder, ok bool)
 	// Timeout of a call is DefaultTimeout when 0, Interval DefaultInterval.
 	Timeout, Interval time.Duration
 	// Changed is called, if set, when NodeInfo or NodeLabels may have something new to say.
@@ -66,8 +69,9 @@ type Config struct {
 // Plugins are the device plugins of a node. Safe for concurrent use; for Tried,
 // Gives, Allocate and Withhold, nil is a node without any.
 type Plugins struct {
-	config Config
-	made   time.Time
+	config  Config
+	made    time.Time
+	sockets *remote.Sockets // nil for none
 
 	mu sync.Mutex
 	// list has those of .so files first, then the others by name. It is replaced, never changed.
@@ -129,7 +133,13 @@ func New(config Config) (*Plugins, error) {
 		plugin.own = ownVariables(context.Background(), plugin, loaded.Value, &config)
 		p.list = append(p.list, plugin)
 	}
-	return p, nil
+	if config.Remote.Sockets == "" {
+		return p, nil
+	}
+	var err error
+	p.sockets, err = remote.New(remote.Config{Options: config.Remote, Half: registration.Half_DEVICE, Added: p.added})
+	p.config.known = p.sockets.Known
+	return p, err
 }
 
 func (p *Plugins) newPlugin(name, file string, d device.Device) *plugin {
@@ -154,7 +164,10 @@ func (p *Plugins) Run(ctx context.Context) {
 		p.drives(plugin)
 	}
 	p.mu.Unlock()
-	if p.config.Sockets != nil {
+	if p.sockets != nil {
+		running.Go(func() { p.sockets.Run(ctx) })
+	}
+	if p.config.known != nil {
 		settled := time.AfterFunc(settle-time.Since(p.made), p.config.Changed) // see NodeInfo
 		defer settled.Stop()
 	}
@@ -171,8 +184,8 @@ func (p *Plugins) Tried(ctx context.Context) {
 	if p == nil {
 		return
 	}
-	if p.config.Sockets != nil {
-		p.config.Sockets(ctx)
+	if p.config.known != nil {
+		p.config.known(ctx)
 	}
 	for _, plugin := range p.all() {
 		if plugin.optional() {

@@ -32,10 +32,22 @@ type Remote interface {
 		[]device.Mount, []string, map[string]string, error)
 }
 
-// Add adds a plugin whose sockets are in the directory, once for each name. It returns what has
-// the plugin asked now: to be called when it has something new to say, comes or goes.
-func (p *Plugins) Add(r Remote, directory string) (changed func()) {
-	added := p.newPlugin(r.GetName(), directory, r)
+// added has a plugin of a socket take part.
+func (p *Plugins) added(of *remote.Plugin) remote.Handler {
+	d := &remote.Device{Plugin: of, Node: p.config.Node, Holders: p.config.Holders}
+	d.Wake = p.add(d)
+	return d
+}
+
+// HoldersChanged says that the configuration's Holders may return something else.
+func (p *Plugins) HoldersChanged() {
+	p.sockets.HoldersChanged()
+}
+
+// add adds a plugin, once for each name. It returns what has the plugin asked now: to be called when it
+// has something new to say, comes or goes.
+func (p *Plugins) add(r Remote) (changed func()) {
+	added := p.newPlugin(r.GetName(), p.config.Remote.Sockets, r)
 	added.wake = wake.New()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,8 +58,6 @@ func (p *Plugins) Add(r Remote, directory string) (changed func()) {
 	}
 	return added.wake.Send
 }
-
-var _ Remote = &remote.Device{}
 
 // remote is nil for a plugin of a .so file.
 func (c *caller) remote() Remote {
@@ -70,18 +80,6 @@ func (c *caller) away() error {
 }
 
 func isAway(err error) bool { return errors.Is(err, remote.ErrAway) }
-
-// awaitFirst waits until a plugin that was just added may have come.
-func (p *plugin) awaitFirst(ctx context.Context) {
-	if p.away() == nil {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-p.wake:
-	case <-time.After(comesWithin):
-	}
-}
 
 // allocate asks a plugin in the way that it is asked.
 func allocate(ctx context.Context, d device.Device, pod *types.PodInfo, container string) (

@@ -32,7 +32,7 @@ func TestOrderOfPlugins(t *testing.T) {
 		w := start(t, Config{Loaded: loaded(z)})
 		for _, name := range []string{"c", "a", "b"} {
 			r := &fakeRemote{fake: fake{name: name, update: says(types.ResourceName(name)), allocate: gives(name, "1")}}
-			w.Add(r, "/plugins")
+			w.add(r)
 			synctest.Wait()
 		}
 		edits, err := w.Allocate(t.Context(), assigned("a", "b", "c", "z"), "main")
@@ -44,7 +44,7 @@ func TestOrderOfPlugins(t *testing.T) {
 			t.Error(got, err)
 		}
 		thief := &fakeRemote{fake: fake{name: "0", update: says("x")}}
-		w.Add(thief, "/plugins")
+		w.add(thief)
 		synctest.Wait()
 		wantError(t, w.Failing(), `"0" failed in UpdateNodeInfo: invalid result: it names "x", as device plugin "z" does`)
 	})
@@ -56,7 +56,7 @@ func TestRemoteComesAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, Config{})
 		a := &fakeRemote{fake: fake{name: "a", update: says("x"), allocate: gives("A", "1")}}
-		wake := w.Add(a, "/plugins")
+		wake := w.add(a)
 		synctest.Wait()
 		if node, _ := w.node(); node["x"] != 1 || w.Failing() != nil {
 			t.Fatal(node, w.Failing())
@@ -133,7 +133,7 @@ func TestPolicyOfRemote(t *testing.T) {
 					r.away = errGone
 				}
 				w := start(t, Config{Loaded: loaded(so, words)})
-				w.Add(r, "/plugins")
+				w.add(r)
 				w.Tried(t.Context())
 				synctest.Wait()
 				set(&r.fake, &r.away, errGone)
@@ -155,7 +155,7 @@ func TestCallsOfRemoteOverlap(t *testing.T) {
 			return gives("A", "1")(pod, c)
 		}
 		w := start(t, Config{})
-		w.Add(&fakeRemote{fake: fake{name: "a", update: says("x"), allocate: slow}}, "/plugins")
+		w.add(&fakeRemote{fake: fake{name: "a", update: says("x"), allocate: slow}})
 		synctest.Wait()
 		begin := time.Now()
 		var together sync.WaitGroup
@@ -179,7 +179,7 @@ func TestIgnoredPluginFails(t *testing.T) {
 		so := &fake{name: "so", update: says("so"), allocate: gives("SO", "1")}
 		r := &fakeRemote{ignore: true, fake: fake{name: "r", update: says("r"), allocate: failing}}
 		w := start(t, Config{Loaded: loaded(so)})
-		w.Add(r, "/plugins")
+		w.add(r)
 		synctest.Wait()
 		_, err := w.Allocate(t.Context(), assigned("so"), "main")
 		wantError(t, err, "")
@@ -200,19 +200,19 @@ func TestIgnoredPluginFails(t *testing.T) {
 func TestContainerRightAfterStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := make(chan struct{})
-		w := start(t, Config{Sockets: func(ctx context.Context) {
+		w := start(t, Config{known: func(ctx context.Context) {
 			select {
 			case <-looked:
 			case <-ctx.Done():
 			}
 		}})
 		named := &fakeRemote{fake: fake{name: "named", update: says("n"), allocate: gives("N", "1")}, away: errGone}
-		wake := w.Add(named, "/plugins")
-		w.Add(&fakeRemote{ignore: true, fake: fake{name: "ignored"}, away: errGone}, "/plugins")
+		wake := w.add(named)
+		w.add(&fakeRemote{ignore: true, fake: fake{name: "ignored"}, away: errGone})
 		begin := time.Now()
 		time.AfterFunc(2*time.Second, func() {
 			seen := &fakeRemote{fake: fake{name: "seen", update: says("s"), allocate: gives("S", "1")}}
-			w.Add(seen, "/plugins")
+			w.add(seen)
 			close(looked)
 		})
 		time.AfterFunc(time.Second, func() { set(&named.fake, &named.away, nil); wake() })
@@ -224,7 +224,7 @@ func TestContainerRightAfterStart(t *testing.T) {
 			t.Error(edits, err)
 		}
 		missing := &fakeRemote{fake: fake{name: "absent"}, away: errGone}
-		w.Add(missing, "/plugins")
+		w.add(missing)
 		begin = time.Now()
 		w.Tried(t.Context())
 		if took := time.Since(begin); took != comesWithin {
@@ -238,7 +238,7 @@ func TestContainerRightAfterStart(t *testing.T) {
 // What the node said of plugins before this process is kept until they had the time to come.
 func TestNodeKeepsWhatMayCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, Config{Sockets: func(context.Context) {}})
+		w := start(t, Config{known: func(context.Context) {}})
 		if _, settled := w.node(); settled {
 			t.Error("what the node said is dropped before any plugin could come")
 		}
@@ -256,7 +256,7 @@ func TestRemotesOwnVariables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, Config{})
 		r := &fakeRemote{fake: fake{name: "r"}, away: errGone, own: map[string]string{"R": "void"}}
-		wake := w.Add(r, "/plugins")
+		wake := w.add(r)
 		withheld := func() string {
 			synctest.Wait()
 			for _, e := range w.Withhold(inject.Container{}, nil) {

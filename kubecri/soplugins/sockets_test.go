@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +84,7 @@ type sockets struct {
 	*Plugins
 	folder string
 	events *record.FakeRecorder
+	run    func() // which the first serve calls
 }
 
 func startSockets(t *testing.T, policies map[string]string, timeout time.Duration) *sockets {
@@ -92,26 +94,18 @@ func startSockets(t *testing.T, policies map[string]string, timeout time.Duratio
 		t.Fatal(err)
 	}
 	s := &sockets{folder: folder, events: record.NewFakeRecorder(100)}
-	var added []*remote.Device // before there are Plugins
-	add := func(d *remote.Device) func() { added = append(added, d); return func() {} }
-	devices, err := remote.NewDevices(remote.DevicesConfig{Folder: folder, Node: "node-a", Policies: policies,
-		Timeout: timeout, Added: func(d *remote.Device) func() { return add(d) }})
+	s.Plugins, err = New(Config{Node: "node-a", Interval: time.Hour, Events: s.events,
+		Remote: remote.Options{Sockets: folder, Policies: policies, Timeout: timeout}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Plugins, err = New(Config{Node: "node-a", Interval: time.Hour, Sockets: devices.Known, Events: s.events})
-	if err != nil {
-		t.Fatal(err)
-	}
-	add = func(d *remote.Device) func() { return s.Add(d, folder) }
-	for _, d := range added {
-		s.Add(d, folder)
-	}
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
-	ended := make(chan struct{}, 2)
-	go func() { devices.Run(ctx); ended <- struct{}{} }()
-	go func() { s.Run(ctx); ended <- struct{}{} }()
-	t.Cleanup(func() { cancel(); <-ended; <-ended; os.RemoveAll(folder) })
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	s.run = sync.OnceFunc(func() {
+		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+		ended := make(chan struct{})
+		go func() { s.Run(ctx); close(ended) }()
+		t.Cleanup(func() { cancel(); <-ended })
+	})
 	return s
 }
 
@@ -131,6 +125,7 @@ func (s *sockets) serve(t *testing.T, w *widgets) *grpc.Server {
 	registration.RegisterRegistrationServer(server, w)
 	pb.RegisterDeviceServer(server, w)
 	go server.Serve(l)
+	s.run()
 	t.Cleanup(server.Stop)
 	return server
 }

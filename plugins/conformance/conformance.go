@@ -35,11 +35,10 @@ type Check struct {
 	run  func(*target)
 }
 
-// Result is what a check found. At most one of Err and Skipped is set.
+// Result is what a check found.
 type Result struct {
 	Check
-	Err     error
-	Skipped Skipped
+	Err error // nil if the rule is kept, Skipped if the check could not be made
 }
 
 // Skipped says why a check could not be made.
@@ -79,22 +78,16 @@ func run(t *target, report func(Result)) (passed bool) {
 	check := func(checks ...Check) {
 		for _, c := range checks {
 			r := Result{Check: c, Err: caught(func() { c.run(t) })}
-			if errors.As(r.Err, &r.Skipped) {
-				r.Err = nil
-			}
 			report(r)
-			passed = passed && r.Err == nil
+			passed = passed && (r.Err == nil || errors.As(r.Err, new(Skipped)))
 		}
 	}
 	check(registered)
 	if t.info == nil {
 		return false
 	}
-	check(bothHalves...)
-	if t.info.GetHalf() == registration.Half_DEVICE {
-		check(deviceHalf...)
-	} else {
-		check(schedulerHalf...)
-	}
+	check(notified)
+	check(map[registration.Half][]Check{
+		registration.Half_DEVICE: deviceHalf, registration.Half_SCHEDULER: schedulerHalf}[t.info.GetHalf()]...)
 	return passed
 }

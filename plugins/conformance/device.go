@@ -22,6 +22,9 @@ const (
 )
 
 var deviceHalf = []Check{
+	startTwice(func(t *target) {
+		optional(try(t.ctx, t.slow, t.device.Start, &pb.DeviceStartRequest{Node: node}))
+	}),
 	{"own variables", "OwnVariables gives names of variables",
 		"kubecri sets them in containers that get none of the plugin's devices", ownVariables},
 	{"watch", "Watch sends the node's state within a second: amounts >= 0, allocatable at most the capacity",
@@ -44,7 +47,8 @@ var deviceHalf = []Check{
 		"a call that is not understood must not end the process, which other containers need",
 		refuses(&pb.DeviceAllocateRequest{})},
 	{"allocate cancelled", "Allocate is answered after calls that were cancelled",
-		"the kubelet gives up a container, and creates it again", allocateCancelled},
+		"the kubelet gives up a container, and creates it again",
+		func(t *target) { cancelled(t, t.slow, t.device.Allocate, allocation(nil)) }},
 	{"held", "Held takes a list and a change, and ends when the host ends it",
 		"an error has the host connect again", held},
 }
@@ -91,11 +95,6 @@ func allocateMissing(t *target) {
 		missing[request] = strings.Join(parts, "/")
 	}
 	refuses(allocation(missing))(t)
-}
-
-func allocateCancelled(t *target) {
-	cancelled(t, t.device.Allocate, allocation(nil))
-	call(t, t.slow, t.device.Allocate, allocation(nil))
 }
 
 func held(t *target) {

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
 // failure is what a check panics with, as tests end themselves: what it calls returns no errors.
@@ -85,21 +87,19 @@ func (t *target) refused(_ any, err error) {
 	case !ok, status.Code(err) == codes.Unimplemented, status.Code(err) == codes.Unavailable:
 		ensure(err)
 	}
-	if err := caught(t.start); err != nil {
+	if _, err := try(t.ctx, t.quick, t.registration.GetInfo, &registration.GetInfoRequest{}); err != nil {
 		fail("the server does not answer any more: %w", err)
 	}
 }
 
-// same asks, asks again, and asks many times at once. Each answer has to be the first one, which it returns.
+// same asks, and asks again, many times at once. Each answer has to be the first one, which it returns.
 func same[M proto.Message](ask func() M) M {
 	first := ask()
-	again := func() {
+	atOnce(func() {
 		if got := ask(); !proto.Equal(first, got) {
 			fail("the answer was %v, and then %v", first, got)
 		}
-	}
-	again()
-	atOnce(again)
+	})
 	return first
 }
 
@@ -112,7 +112,8 @@ func atOnce(f func()) {
 	ensure(calls.Wait())
 }
 
-// cancelled makes calls that are cancelled before they are answered.
-func cancelled[In, Out any](t *target, of method[In, Out], in In) {
+// cancelled makes calls that are cancelled before they are answered, and then one that must succeed.
+func cancelled[In, Out any](t *target, timeout time.Duration, of method[In, Out], in In) Out {
 	atOnce(func() { _, _ = try(t.ctx, time.Millisecond, of, in) })
+	return call(t, timeout, of, in)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/contain"
 	"github.com/kubeslot/kubeslot/types/device"
-	"github.com/kubeslot/kubeslot/types/plugin/registration"
 	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 	"github.com/kubeslot/kubeslot/wake"
 )
@@ -29,44 +28,17 @@ const (
 	streamPause = 200 * time.Millisecond
 )
 
-// DevicesConfig is what Devices needs.
-type DevicesConfig struct {
-	// Folder and Policies are as in Config.
-	Folder   string
-	Policies map[string]string
-	Node     string
-	Timeout  time.Duration // of a call
-	// Added is called once for each plugin. What it returns is called whenever the plugin has
-	// something new to say, came or went away; it must not wait.
-	Added func(*Device) (wake func())
-	// Holders, if set, returns the containers of the node that were assigned anything of device
-	// plugins; not ok says that they are not known yet.
-	Holders func() (holders []Holder, ok bool)
-}
-
-// Devices are the node's halves of the plugins in a folder.
-type Devices struct{ *Sockets }
-
-// NewDevices returns Devices with the plugins of the Policies, which Run connects.
-func NewDevices(config DevicesConfig) (*Devices, error) {
-	if config.Holders == nil {
-		config.Holders = func() ([]Holder, bool) { return nil, false }
-	}
-	sockets, err := New(Config{Folder: config.Folder, Half: registration.Half_DEVICE, Policies: config.Policies,
-		Added: func(p *Plugin) Handler {
-			d := &Device{Plugin: p, config: config}
-			d.wake = config.Added(d)
-			return d
-		}})
-	return &Devices{sockets}, err
-}
-
 // Device is the node's half of a plugin as device.Device. What it answers is what the plugin's
-// current server has said; only AllocateContainer calls the server.
+// current server has said; only AllocateContainer calls the server. A Device whose fields are set is
+// ready to use.
 type Device struct {
 	*Plugin
-	config DevicesConfig
-	wake   func()
+	Node string // its name
+	// Wake is called whenever the plugin has something new to say, came or went away; it must not wait.
+	Wake func()
+	// Holders, if set, returns the containers of the node that were assigned anything of device
+	// plugins; not ok says that they are not known yet.
+	Holders func() (holders []*v1alpha1.Holder, ok bool)
 }
 
 // said is what a server says of the node: its State.
@@ -75,14 +47,6 @@ type said struct {
 	own     map[string]string
 	holders wake.Signal // has an entry when which containers hold its devices may have changed
 }
-
-var (
-	_ device.VariableOwner = &Device{}
-	_ Handler              = &Device{}
-)
-
-// GetName returns the plugin's name.
-func (d *Device) GetName() string { return d.Name() }
 
 // New does nothing.
 func (d *Device) New() error { return nil }
@@ -123,7 +87,7 @@ func (d *Device) AllocateContainer(ctx context.Context, pod *types.PodInfo, cont
 		answer, err = v1alpha1.NewDeviceClient(s).Allocate(ctx, request)
 		return err
 	}
-	if err := d.Call(ctx, d.config.Timeout, "Allocate", call); err != nil {
+	if err := d.Call(ctx, d.options.Timeout, "Allocate", call); err != nil {
 		return nil, nil, nil, err
 	}
 	for _, m := range answer.GetMounts() {
@@ -145,7 +109,7 @@ func (d *Device) said() *said {
 }
 
 // Changed implements Handler.
-func (d *Device) Changed() { d.wake() }
+func (d *Device) Changed() { d.Wake() }
 
 // Connect implements Handler: it starts the server, and follows what it says of the node until ctx ends.
 func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
@@ -154,9 +118,9 @@ func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	client := v1alpha1.NewDeviceClient(s)
-	starting, stop := context.WithTimeout(ctx, d.config.Timeout)
+	starting, stop := context.WithTimeout(ctx, d.options.Timeout)
 	defer stop()
-	_, err := client.Start(starting, &v1alpha1.DeviceStartRequest{Node: d.config.Node})
+	_, err := client.Start(starting, &v1alpha1.DeviceStartRequest{Node: d.Node})
 	if err != nil && status.Code(err) != codes.Unimplemented {
 		return &callError{d.name, "Start", err}
 	}
@@ -164,7 +128,7 @@ func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 	if err != nil && status.Code(err) != codes.Unimplemented {
 		return &callError{d.name, "OwnVariables", err}
 	}
-	silent := time.AfterFunc(d.config.Timeout, func() {
+	silent := time.AfterFunc(d.options.Timeout, func() {
 		cancel(fmt.Errorf("it %w: its first message, which may be empty", contain.ErrTimeout))
 	})
 	stream, err := client.Watch(ctx, &v1alpha1.WatchRequest{})
@@ -182,9 +146,11 @@ func (d *Device) Connect(ctx context.Context, s *Server, ready func()) error {
 		if s.State == nil {
 			s.State = says
 			ready()
-			holding.Go(func() { d.hold(ctx, s, says) })
+			if d.Holders != nil {
+				holding.Go(func() { d.hold(ctx, s, says) })
+			}
 		}
-		d.wake()
+		d.Wake()
 		says.holders.Send() // they are those of what the plugin says that the node has
 		select {
 		case <-ctx.Done():

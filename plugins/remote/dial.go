@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +22,8 @@ const (
 	MaxMessageBytes = 1 << 20
 	// maxInfoBytes is the same for what a plugin says of itself.
 	maxInfoBytes = 64 << 10
+	// maxSentBytes is how long a message to a plugin may be: what gRPC's servers take, unless they say otherwise.
+	maxSentBytes = 4 << 20
 	// maxHeaderBytes is how long the headers of an answer may be: errors' texts are in them.
 	maxHeaderBytes = 16 << 10
 	// windowBytes is how much a stream, and a connection, may send before it is read. That it is set
@@ -41,40 +42,34 @@ func Dial(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	case info.Mode().Type() != fs.ModeSocket: // a link could lead to any socket of the node
 		return nil, fmt.Errorf("it is no socket (%s)", info.Mode())
 	}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		if err := trust(sys.Uid); err != nil {
-			return nil, fmt.Errorf("the socket belongs to %w", err)
-		}
+	if err := trust(info.Sys().(*syscall.Stat_t).Uid); err != nil {
+		return nil, fmt.Errorf("the socket belongs to %w", err)
 	}
 	peer, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	uid, err := listener(peer.(*net.UnixConn))
-	if err == nil {
-		err = trust(uid)
-	}
-	if err != nil {
+	if err := trustListener(peer.(*net.UnixConn)); err != nil {
 		peer.Close()
 		return nil, fmt.Errorf("the process that listens belongs to %w", err)
 	}
 	return client(ctx, peer)
 }
 
-// listener returns the user of the process that listens at the other end.
-func listener(conn *net.UnixConn) (uid uint32, err error) {
+// trustListener is trust for the user of the process that listens at the other end.
+func trustListener(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var peer *unix.Ucred
 	controlErr := raw.Control(func(fd uintptr) {
 		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(controlErr, err); err != nil {
-		return 0, err
+		return err
 	}
-	return peer.Uid, nil
+	return trust(peer.Uid)
 }
 
 // trust refuses users that are neither root nor this process's: what a plugin says decides who gets
@@ -89,18 +84,14 @@ func trust(uid uint32) error {
 
 // client returns a client on the connection once the server speaks HTTP/2. It does not connect again.
 func client(ctx context.Context, peer net.Conn) (*grpc.ClientConn, error) {
-	var used atomic.Bool
 	conn, err := grpc.NewClient("passthrough:///plugin",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			if used.Swap(true) {
-				return nil, errEnded
-			}
-			return peer, nil
+			return peer, nil // which is closed when gRPC connects again
 		}),
 		grpc.WithAuthority("localhost"), // a path would be none, and some servers check it
 		grpc.WithIdleTimeout(0),         // a plugin that is not called stays connected
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(maxSentBytes),
 			grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")})),
 		grpc.WithInitialWindowSize(windowBytes),
 		grpc.WithInitialConnWindowSize(windowBytes),

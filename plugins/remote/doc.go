@@ -2,7 +2,8 @@
 // unix sockets: package types/plugin/registration says what they are, types/plugin/v1alpha1 what is
 // called. kubecri and the scheduler have one Sockets each.
 //
-//   - sockets.go: the folder of sockets, and the policies of --plugin-policy
+//   - options.go: the hosts' flags
+//   - sockets.go: the folder of sockets
 //   - server.go: one socket: its registration, its connection, when it is connected again
 //   - plugin.go: a plugin by its name, whatever servers it has; calls
 //   - dial.go: the connection, its bounds, and who listens at its other end; codec.go: one of these

@@ -47,6 +47,7 @@ type setup struct {
 	connect  func(ctx context.Context, p *Plugin, s *Server, ready func()) error
 	changed  func(*Plugin)
 	retry    time.Duration // 10 ms if it is 0
+	timeout  time.Duration // await.Patience if it is 0
 }
 
 func (s setup) config(t *testing.T) Config {
@@ -57,7 +58,8 @@ func (s setup) config(t *testing.T) Config {
 	if s.half == registration.Half_UNKNOWN {
 		s.half = registration.Half_DEVICE
 	}
-	return Config{Folder: s.folder, Half: s.half, Policies: s.policies, Added: func(p *Plugin) Handler {
+	options := Options{Sockets: s.folder, Policies: s.policies, Timeout: cmp.Or(s.timeout, await.Patience)}
+	return Config{Options: options, Half: s.half, Added: func(p *Plugin) Handler {
 		if s.added != nil {
 			s.added(p)
 		}
@@ -132,6 +134,7 @@ type plugin struct {
 	info     *registration.PluginInfo
 	allocate func(context.Context) (*pb.DeviceAllocateResponse, error)
 	statuses chan *registration.Status
+	deaf     bool // NotifyStatus does not answer
 }
 
 func (p *plugin) GetInfo(context.Context, *registration.GetInfoRequest) (*registration.PluginInfo, error) {
@@ -146,7 +149,10 @@ func widget() *registration.PluginInfo {
 		SupportedVersions: []string{"v1alpha1"}}
 }
 
-func (p *plugin) NotifyStatus(_ context.Context, s *registration.Status) (*registration.StatusResponse, error) {
+func (p *plugin) NotifyStatus(ctx context.Context, s *registration.Status) (*registration.StatusResponse, error) {
+	if p.deaf {
+		<-ctx.Done()
+	}
 	select {
 	case p.statuses <- s:
 	default:
@@ -175,7 +181,7 @@ func serve(t *testing.T, s *Sockets, name string, p *plugin) *grpc.Server {
 // listen replaces the socket in one step, as a careful plugin does.
 func listen(t *testing.T, s *Sockets, name string) net.Listener {
 	t.Helper()
-	path := filepath.Join(s.config.Folder, name)
+	path := filepath.Join(s.config.Sockets, name)
 	l, err := net.Listen("unix", path+".new")
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +212,7 @@ func awaitReady(t *testing.T, s *Sockets, name string) *Plugin {
 	var found *Plugin
 	await.That(t, "plugin "+name+" to be ready", func() error {
 		for _, p := range s.Plugins() {
-			if p.Name() == name {
+			if p.GetName() == name {
 				found = p
 				return p.Away()
 			}

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -15,49 +17,12 @@ import (
 	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
-// maxHeldBytes bounds a message of Held: gRPC's servers take 4 MiB, unless they say otherwise.
-const maxHeldBytes = 4 << 20
-
-// Holder is a container and what it was assigned.
-type Holder struct {
-	Namespace, Pod, UID, Container string
-	AllocateFrom                   types.ResourceLocation
-}
-
 // held are the containers that a plugin has been sent, by pod and name.
 type held map[[2]string]*v1alpha1.Holder
 
-// changes returns what is held now, and what of that is new. It is by those of the node's containers that
-// were assigned something that the plugin says the node has, and by those of before: what a container holds
-// is not free because the plugin misses it.
-func (before held) changes(all []Holder, node *types.NodeInfo) (held, *v1alpha1.HeldRequest) {
-	now, request := held{}, &v1alpha1.HeldRequest{}
-	for _, h := range all {
-		key := [2]string{h.UID, h.Container}
-		if before[key] == nil && !slices.ContainsFunc(slices.Collect(maps.Values(h.AllocateFrom)), node.Has) {
-			continue
-		}
-		holder := &v1alpha1.Holder{Namespace: h.Namespace, Pod: h.Pod, Uid: h.UID, Container: h.Container,
-			AllocateFrom: make(map[string]string, len(h.AllocateFrom))}
-		for want, from := range h.AllocateFrom {
-			holder.AllocateFrom[string(want)] = string(from)
-		}
-		if now[key] = holder; !proto.Equal(before[key], holder) {
-			request.Holders = append(request.Holders, holder)
-		}
-	}
-	for key, h := range before {
-		if now[key] == nil {
-			request.Released = append(request.Released, &v1alpha1.Holder{Namespace: h.GetNamespace(),
-				Pod: h.GetPod(), Uid: h.GetUid(), Container: h.GetContainer()})
-		}
-	}
-	return now, request
-}
-
-// HoldersChanged says that Holders may return something else.
-func (d *Devices) HoldersChanged() {
-	for _, p := range d.Plugins() {
+// HoldersChanged says that the Holders of the folder's Devices may return something else.
+func (s *Sockets) HoldersChanged() {
+	for _, p := range s.Plugins() {
 		if s := p.handler.(*Device).said(); s != nil {
 			s.holders.Send()
 		}
@@ -67,18 +32,11 @@ func (d *Devices) HoldersChanged() {
 // hold sends to the server which containers hold its devices until ctx ends. A server that does not
 // read waits for itself alone.
 func (d *Device) hold(ctx context.Context, s *Server, says *said) {
-	logger := klog.FromContext(ctx)
 	stream, err := v1alpha1.NewDeviceClient(s).Held(ctx)
 	var sent held // nil for nothing yet
 	for err == nil {
-		if all, ok := d.config.Holders(); ok {
+		if all, ok := d.Holders(); ok {
 			now, request := sent.changes(all, says.node.Load())
-			if size := proto.Size(request); size > maxHeldBytes {
-				logger.Info("Warning: a plugin is not sent which containers hold its devices: it is too much",
-					"containers", len(now), "bytes", size, "limit", maxHeldBytes)
-				_ = stream.CloseSend() // it fails if the stream has ended
-				return
-			}
 			if sent == nil || len(request.Holders)+len(request.Released) > 0 {
 				err = stream.Send(request)
 			}
@@ -94,10 +52,34 @@ func (d *Device) hold(ctx context.Context, s *Server, says *said) {
 		case <-says.holders:
 		}
 	}
-	if stream != nil {
-		_, err = stream.CloseAndRecv() // says why it ended
+	if errors.Is(err, io.EOF) {
+		_, err = stream.CloseAndRecv() // says why the plugin ended it
 	}
 	if ctx.Err() == nil && status.Code(err) != codes.Unimplemented {
-		logger.Info("A plugin ended the stream of which containers hold its devices", "err", err)
+		klog.FromContext(ctx).Info("A plugin is not sent any more which containers hold its devices", "err", err)
 	}
+}
+
+// changes returns what is held now, and what of that is new. It is by those of the node's containers that
+// were assigned something that the plugin says the node has, and by those of before: what a container holds
+// is not free because the plugin misses it.
+func (before held) changes(all []*v1alpha1.Holder, node *types.NodeInfo) (held, *v1alpha1.HeldRequest) {
+	now, request := held{}, &v1alpha1.HeldRequest{}
+	has := func(from string) bool { return node.Has(types.ResourceName(from)) }
+	for _, h := range all {
+		key := [2]string{h.GetUid(), h.GetContainer()}
+		if before[key] == nil && !slices.ContainsFunc(slices.Collect(maps.Values(h.GetAllocateFrom())), has) {
+			continue
+		}
+		if now[key] = h; !proto.Equal(before[key], h) {
+			request.Holders = append(request.Holders, h)
+		}
+	}
+	for key, h := range before {
+		if now[key] == nil {
+			request.Released = append(request.Released, &v1alpha1.Holder{Namespace: h.GetNamespace(),
+				Pod: h.GetPod(), Uid: h.GetUid(), Container: h.GetContainer()})
+		}
+	}
+	return now, request
 }

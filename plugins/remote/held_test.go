@@ -21,10 +21,10 @@ import (
 )
 
 // holder is one that was assigned the resources.
-func holder(container string, from ...types.ResourceName) Holder {
-	h := Holder{Namespace: "ns", Pod: "p", UID: "uid", Container: container, AllocateFrom: types.ResourceLocation{}}
+func holder(container string, from ...string) *pb.Holder {
+	h := &pb.Holder{Namespace: "ns", Pod: "p", Uid: "uid", Container: container, AllocateFrom: map[string]string{}}
 	for i, name := range from {
-		h.AllocateFrom[types.ResourceName(fmt.Sprint("want/", i))] = name
+		h.AllocateFrom[fmt.Sprint("want/", i)] = name
 	}
 	return h
 }
@@ -41,19 +41,21 @@ func TestHeldChanges(t *testing.T) {
 	}
 	a, b, other := holder("a", "x"), holder("b", "foreign", "y"), holder("other", "foreign")
 	for name, test := range map[string]struct {
-		before       []Holder
-		all          []Holder
+		before       []*pb.Holder
+		all          []*pb.Holder
 		node         *types.NodeInfo
 		new, release string
 	}{
-		"all":               {all: []Holder{b, other, a}, node: node("x", "y"), new: "a b"},
-		"nothing new":       {before: []Holder{a, b}, all: []Holder{a, b}, node: node("x", "y")},
-		"one more":          {before: []Holder{a}, all: []Holder{a, b}, node: node("x", "y"), new: "b"},
-		"one gone":          {before: []Holder{a, b}, all: []Holder{b, other}, node: node("x", "y"), release: "a"},
-		"assigned more":     {before: []Holder{a}, all: []Holder{holder("a", "x", "y")}, node: node("x"), new: "a"},
-		"a device is lost":  {before: []Holder{a}, all: []Holder{a, b}, node: node()},
-		"a device is found": {before: []Holder{a}, all: []Holder{a, b}, node: node("y"), new: "b"},
-		"the server ended":  {all: []Holder{a}},
+		"all":         {all: []*pb.Holder{b, other, a}, node: node("x", "y"), new: "a b"},
+		"nothing new": {before: []*pb.Holder{a, b}, all: []*pb.Holder{a, b}, node: node("x", "y")},
+		"one more":    {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node("x", "y"), new: "b"},
+		"one gone": {before: []*pb.Holder{a, b}, all: []*pb.Holder{b, other}, node: node("x", "y"),
+			release: "a"},
+		"assigned more": {before: []*pb.Holder{a}, all: []*pb.Holder{holder("a", "x", "y")}, node: node("x"),
+			new: "a"},
+		"a device is lost":  {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node()},
+		"a device is found": {before: []*pb.Holder{a}, all: []*pb.Holder{a, b}, node: node("y"), new: "b"},
+		"the server ended":  {all: []*pb.Holder{a}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			had := types.NewNodeInfo()
@@ -110,15 +112,15 @@ func (k *keeper) Held(stream grpc.ClientStreamingServer[pb.HeldRequest, pb.HeldR
 	}
 }
 
-// deviceRig runs Devices, with the holders that a test sets.
+// deviceRig runs Devices of Sockets, with the holders that a test sets.
 type deviceRig struct {
-	*Devices
+	*Sockets
 	mu      sync.Mutex
-	holders []Holder
+	holders []*pb.Holder
 	known   bool
 }
 
-func (r *deviceRig) set(known bool, holders ...Holder) {
+func (r *deviceRig) set(known bool, holders ...*pb.Holder) {
 	r.mu.Lock()
 	r.known, r.holders = known, holders
 	r.mu.Unlock()
@@ -129,13 +131,15 @@ func runDevices(t *testing.T) *deviceRig {
 	t.Helper()
 	r := &deviceRig{}
 	var err error
-	r.Devices, err = NewDevices(DevicesConfig{Folder: tempFolder(t), Node: "node-a", Timeout: await.Patience,
-		Added: func(*Device) func() { return func() {} },
-		Holders: func() ([]Holder, bool) {
+	config := setup{}.config(t)
+	config.Added = func(p *Plugin) Handler {
+		return &Device{Plugin: p, Node: "node-a", Wake: func() {}, Holders: func() ([]*pb.Holder, bool) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return slices.Clone(r.holders), r.known
-		}})
+		}}
+	}
+	r.Sockets, err = New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +215,7 @@ func TestHeldIsNotRead(t *testing.T) {
 	}
 	answers(t, awaitReady(t, r.Sockets, "deaf"), "answers")
 
-	r.set(true, holder(strings.Repeat("x", maxHeldBytes), "x"))
+	r.set(true, holder(strings.Repeat("x", maxSentBytes), "x"))
 	if got := k.next(t); got != nil {
 		t.Errorf("more than a plugin takes is sent: %d bytes", len(got.String()))
 	}

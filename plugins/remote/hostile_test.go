@@ -44,7 +44,7 @@ func TestRefused(t *testing.T) {
 			`names the socket "/run/containerd/containerd.sock", which is not the name of a file in the same folder`, false},
 		"a socket above": {func(i *info) { i.Socket = ".." }, `names the socket ".."`, false},
 		"a socket that is none": {func(i *info) { i.Socket = "none" },
-			`plugin "widget" names the socket "none": there is no such socket`, true},
+			`plugin "widget" names the socket "none": there is no such socket`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, log := runLogged(t, setup{})
@@ -66,7 +66,7 @@ func TestRefused(t *testing.T) {
 			}
 			for _, p := range s.Plugins() {
 				if p.Away() == nil {
-					t.Errorf("plugin %s is ready", p.Name())
+					t.Errorf("plugin %s is ready", p.GetName())
 				}
 			}
 		})
@@ -104,6 +104,13 @@ func TestEndlessStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A plugin need not take the status of its registration.
+func TestStatusIsNotTaken(t *testing.T) {
+	s := run(t, setup{})
+	serve(t, s, "a.sock", &plugin{mark: "deaf", deaf: true})
+	answers(t, awaitReady(t, s, "widget"), "deaf")
 }
 
 // A server that closes each connection is connected ever less often.
@@ -172,7 +179,7 @@ func TestUntrusted(t *testing.T) {
 		}, false, "it is no socket"},
 		"a stranger's socket": {func(t *testing.T, s *Sockets, path string) {
 			serve(t, s, "half", &plugin{})
-			half := filepath.Join(s.config.Folder, "half")
+			half := filepath.Join(s.config.Sockets, "half")
 			if err := errors.Join(os.Chown(half, other, other), os.Rename(half, path)); err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +207,7 @@ func TestUntrusted(t *testing.T) {
 			}()
 			<-done
 			t.Cleanup(server.Stop)
-			if err := os.Rename(filepath.Join(s.config.Folder, "half"), path); err != nil {
+			if err := os.Rename(filepath.Join(s.config.Sockets, "half"), path); err != nil {
 				t.Fatal(err)
 			}
 		}, true, "the process that listens belongs to user 12345, and neither to root"},
@@ -210,7 +217,7 @@ func TestUntrusted(t *testing.T) {
 				t.Skip("needs root")
 			}
 			s, log := runLogged(t, setup{})
-			tc.make(t, s, filepath.Join(s.config.Folder, "a.sock"))
+			tc.make(t, s, filepath.Join(s.config.Sockets, "a.sock"))
 			awaitLog(t, log, tc.want)
 			if len(s.Plugins()) > 0 {
 				t.Error("the plugin has registered")

@@ -67,9 +67,12 @@ func (s *Scheduler) sendNodes(ctx context.Context, server *Server, ready func())
 	defer cancel()
 	stream, err := pb.NewDeviceSchedulerClient(server).Nodes(ctx)
 	if err != nil {
-		return &callError{s.plugin.name, "Nodes", err}
+		return &callError{s.name, "Nodes", err}
 	}
-	session := s.begin()
+	session := &session{id: string(uuid.NewUUID()), wake: wake.New(), sent: map[string]sentNode{}}
+	s.mu.Lock()
+	session.waiting, s.sessions[session] = maps.Clone(s.nodes), true
+	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -77,17 +80,7 @@ func (s *Scheduler) sendNodes(ctx context.Context, server *Server, ready func())
 	}()
 	server.State = session
 	ready()
-	return &callError{s.plugin.name, "Nodes", session.run(ctx, stream)}
-}
-
-// begin makes a session in which all nodes are waiting.
-func (s *Scheduler) begin() *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	session := &session{id: string(uuid.NewUUID()), wake: wake.New(), waiting: maps.Clone(s.nodes),
-		sent: map[string]sentNode{}}
-	s.sessions[session] = true
-	return session
+	return &callError{s.name, "Nodes", session.run(ctx, stream)}
 }
 
 func (s *session) set(n *host.Node) {

@@ -45,8 +45,7 @@ const (
 // go. It is safe for concurrent use.
 type Plugin struct {
 	name    string
-	policy  string
-	folder  string
+	options *Options
 	handler Handler
 
 	mu sync.Mutex
@@ -54,7 +53,6 @@ type Plugin struct {
 	called, last *Server
 	since        time.Time // when the last one went away; when the plugin was first seen
 	reason       error     // why there is none
-	late         int       // calls in a row, of servers of one socket
 }
 
 // Server is a connection to a plugin's server, on which Connect runs.
@@ -63,7 +61,7 @@ type Server struct {
 	// State is the Handler's: it sets it before the server is ready.
 	State any
 
-	order int // of its socket: the newest has the highest
+	socket *socket
 	// running is Connect's context, which end ends.
 	running context.Context
 	end     context.CancelCauseFunc
@@ -72,21 +70,11 @@ type Server struct {
 	dropped bool // it gets no calls any more; locked by its Plugin
 }
 
-// Name returns the plugin's name.
-func (p *Plugin) Name() string { return p.name }
-
-// Required reports whether pods wait for the plugin while it is away.
-func (p *Plugin) Required() bool { return p.policy != Ignore }
-
 // Away returns nil while a server of the plugin is ready; otherwise why none is, since when, and
 // what to do.
 func (p *Plugin) Away() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.away()
-}
-
-func (p *Plugin) away() error {
 	if p.called != nil {
 		return nil
 	}
@@ -97,14 +85,15 @@ func (p *Plugin) away() error {
 func (p *Plugin) Failing() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.called != nil && p.late < maxLate {
+	if p.called != nil && p.called.socket.late < maxLate {
 		return nil
 	}
 	return p.wrong()
 }
 
+// wrong says why none is called, or none answers.
 func (p *Plugin) wrong() error {
-	reason, remedy := "no socket in "+p.folder+" is its", "start it"
+	reason, remedy := "no socket in "+p.options.Sockets+" is its", "start it"
 	if p.reason != nil {
 		reason = p.reason.Error()
 	}
@@ -114,6 +103,9 @@ func (p *Plugin) wrong() error {
 	return fmt.Errorf("plugin %q %w since %s: %s; %s", p.name, ErrAway, p.since.UTC().Format(time.RFC3339), reason,
 		remedy)
 }
+
+// Required reports whether pods wait for the plugin while it is away.
+func (p *Plugin) Required() bool { return p.options.Policies[p.name] != Ignore }
 
 // Call has f call the plugin's server. f's context ends after the timeout. An error of f's is one of
 // the plugin, and names it and the method: status.Code gives its code, and errors.Is tells whether
@@ -131,56 +123,50 @@ func (p *Plugin) Call(ctx context.Context, timeout time.Duration, method string,
 	due, _ := limited.Deadline()
 	had := due.Sub(begun).Round(time.Millisecond)
 	err = f(limited, s)
-	how := cut // the caller gave up, or had too little time
+	answered, late := false, false // neither if the caller gave up, or had too little time
 	switch {
 	case err == nil:
-		how = answered
+		answered = true
 	case s.GetState() != connectivity.Ready && status.Code(err) == codes.Unavailable:
 		err = errEnded
 	case limited.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // which the server may see first
-		how = answered
+		answered = true
 	case !errors.Is(limited.Err(), context.Canceled) && had >= min(timeout/2, enough) && time.Since(begun) >= had/2:
-		how, err = late, fmt.Errorf("%w: %s", contain.ErrTimeout, had)
+		late, err = true, fmt.Errorf("%w: %s", contain.ErrTimeout, had)
 	}
-	p.end(s, how)
+	p.end(s, answered, late)
 	if err == nil {
 		return nil
 	}
 	return &callError{p.name, method, err}
 }
 
-// outcome is how a call ended.
-type outcome int
-
-const (
-	answered outcome = iota // also with an error
-	late                    // it ran into its deadline
-	cut                     // it says nothing about the server
-)
+// GetName returns the plugin's name.
+func (p *Plugin) GetName() string { return p.name }
 
 // begin counts a call of the server that is called.
 func (p *Plugin) begin() (*Server, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.away(); err != nil {
-		return nil, err
+	if p.called == nil {
+		return nil, p.wrong()
 	}
 	p.called.calls.Add(1)
 	return p.called, nil
 }
 
-// end ends a call that begin has counted. It drops a server that does not answer.
-func (p *Plugin) end(s *Server, how outcome) {
+// end ends a call that begin has counted: it was answered, also with an error, or was late, or says nothing
+// about the server. It drops a server that does not answer.
+func (p *Plugin) end(s *Server, answered, late bool) {
 	p.mu.Lock()
-	before := p.late
+	before := s.socket.late
 	switch {
-	case s != p.called: // how a call of another ended says nothing
-	case how == answered:
-		p.late = 0
-	case how == late:
-		p.late++
+	case answered:
+		s.socket.late = 0
+	case late:
+		s.socket.late++
 	}
-	drop, recovered := p.late >= maxLate && how == late, p.late < before && before >= maxLate
+	drop, recovered := late && s.socket.late >= maxLate, answered && before >= maxLate
 	p.mu.Unlock()
 	s.calls.Done()
 	if drop {
@@ -198,12 +184,9 @@ func (p *Plugin) ready(s *Server) {
 	switch {
 	case s.dropped:
 		replaced = nil
-	case replaced != nil && replaced.order > s.order:
+	case replaced != nil && replaced.socket.order > s.socket.order:
 		replaced = s
 	default:
-		if p.last != nil && p.last.order != s.order { // what the other one did says nothing
-			p.late = 0
-		}
 		p.called, p.last = s, s
 	}
 	p.mu.Unlock()
@@ -252,7 +235,7 @@ func (p *Plugin) newer(order int) <-chan struct{} {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.called; s != nil && s.order > order {
+	if s := p.called; s != nil && s.socket.order > order {
 		return s.running.Done()
 	}
 	return nil

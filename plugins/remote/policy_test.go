@@ -24,10 +24,11 @@ func TestPolicies(t *testing.T) {
 		"a=ignore,b":                           `plugin "a" has the policy "ignore,b"`,
 	} {
 		flags, with := pflag.NewFlagSet("", pflag.ContinueOnError), setup{}
-		flags.StringToStringVar(&with.policies, "plugin-policy", nil, "")
+		var o Options
+		o.AddFlags(flags)
 		err := flags.Set("plugin-policy", text)
 		var got string
-		if err == nil {
+		if with.policies = o.Policies; err == nil {
 			got, err = plugins(with.config(t))
 		}
 		if err != nil {
@@ -48,9 +49,9 @@ func plugins(config Config) (string, error) {
 	var all []string
 	for _, p := range s.Plugins() {
 		if p.Required() {
-			all = append(all, p.Name()+" required")
+			all = append(all, p.GetName()+" required")
 		} else {
-			all = append(all, p.Name()+" ignored")
+			all = append(all, p.GetName()+" ignored")
 		}
 	}
 	return strings.Join(all, ", "), nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,14 +18,10 @@ import (
 	"github.com/kubeslot/kubeslot/types/resource"
 )
 
-// startTimeout is how long a scheduler's half may take to say what it answers for.
-const startTimeout = 5 * time.Second
-
 // Scheduler is the scheduler's half of a plugin, for a host. It is safe for concurrent use.
 type Scheduler struct {
-	host    *host.Host
-	plugin  *Plugin
-	timeout time.Duration // of a Fit and of an Allocate
+	*Plugin
+	host *host.Host
 
 	// said is nil until it has started once; what it said then holds until it says something else.
 	said atomic.Pointer[pb.SchedulerStartResponse]
@@ -39,26 +34,25 @@ type Scheduler struct {
 var _ host.Remote = (*Scheduler)(nil)
 
 // NewScheduler returns the scheduler's half of the plugin, which the host asks from now on, unless
-// there is an error. Each of its calls may take as long as the timeout.
-func NewScheduler(h *host.Host, p *Plugin, timeout time.Duration) (*Scheduler, error) {
-	s := &Scheduler{host: h, plugin: p, timeout: timeout,
-		nodes: map[string]*host.Node{}, sessions: map[*session]bool{}}
+// there is an error.
+func NewScheduler(h *host.Host, p *Plugin) (*Scheduler, error) {
+	s := &Scheduler{Plugin: p, host: h, nodes: map[string]*host.Node{}, sessions: map[*session]bool{}}
 	return s, h.Put(s)
 }
 
 // Connect implements Handler. It puts the plugin into the host again when the resources that the plugin
 // answers for have changed, or whether it uses the group scheduler.
 func (s *Scheduler) Connect(ctx context.Context, server *Server, ready func()) error {
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	starting, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	said, err := pb.NewDeviceSchedulerClient(server).Start(starting, &pb.SchedulerStartRequest{})
 	if err == nil {
 		err = said.Check()
 	}
 	if err != nil {
-		return &callError{s.plugin.name, "Start", err}
+		return &callError{s.name, "Start", err}
 	}
-	if s.plugin.newer(server.order) != nil { // what that one says holds
+	if s.newer(server.socket.order) != nil { // what that one says holds
 		return errReplaced
 	}
 	if before := s.said.Swap(said); !proto.Equal(before, said) {
@@ -70,14 +64,8 @@ func (s *Scheduler) Connect(ctx context.Context, server *Server, ready func()) e
 	return s.sendNodes(ctx, server, ready)
 }
 
-// GetName implements devicescheduler.DeviceScheduler.
-func (s *Scheduler) GetName() string { return s.plugin.name }
-
 // UsingGroupScheduler is what the plugin said last.
 func (s *Scheduler) UsingGroupScheduler() bool { return s.said.Load().GetUsesGroupScheduler() }
-
-// resources are those that the plugin answers for.
-func (s *Scheduler) resources() patterns { return s.said.Load().GetResources() }
 
 // Concerns implements host.Remote. A plugin that was never there may concern every pod if it is required,
 // and none if it is not. Pods that request what it has said it gives out wait for either while it is
@@ -87,8 +75,8 @@ func (s *Scheduler) Concerns(pod *types.PodInfo) (bool, error) {
 	if started && !s.resources().requested(pod) {
 		return false, nil
 	}
-	err := s.plugin.Away()
-	if err != nil && !started && !s.plugin.Required() {
+	err := s.Away()
+	if err != nil && !started && !s.Required() {
 		return false, nil
 	}
 	return true, err
@@ -118,23 +106,26 @@ func (s *Scheduler) ReturnPodResources(node *types.NodeInfo, pod *types.PodInfo)
 	return nil
 }
 
-// Fit implements host.Remote. Nodes that the plugin has are named, others are sent whole.
+// resources are those that the plugin answers for.
+func (s *Scheduler) resources() patterns { return s.said.Load().GetResources() }
+
+// Fit implements host.Remote. Nodes that the plugin has are named, others are sent whole. All of them have one
+// deadline.
 func (s *Scheduler) Fit(pod *types.PodInfo, nodes []*host.Node) ([]host.Verdict, error) {
 	message := pb.PodInfoOf(pod)
 	message.NodeName = ""
 	verdicts := make([]host.Verdict, 0, len(nodes))
 	call := func(ctx context.Context, server *Server) error {
-		got, err := s.fit(ctx, server, pod, message, nodes[len(verdicts):])
-		verdicts = append(verdicts, got...)
-		return err
-	}
-	for len(verdicts) < len(nodes) {
-		err := s.plugin.Call(context.Background(), s.timeout, "Fit", call)
-		if err != nil {
-			return nil, err
+		for len(verdicts) < len(nodes) {
+			got, err := s.fit(ctx, server, pod, message, nodes[len(verdicts):])
+			if err != nil {
+				return err
+			}
+			verdicts = append(verdicts, got...)
 		}
+		return nil
 	}
-	return verdicts, nil
+	return verdicts, s.Call(context.Background(), s.options.Timeout, "Fit", call)
 }
 
 // fit asks one server, about as many of the nodes as a message takes, at least one.
@@ -190,7 +181,7 @@ func (s *Scheduler) verdict(pod *types.PodInfo, v *pb.Verdict) (host.Verdict, er
 			text = resource.NewInsufficientResourceError(name, r.GetRequested(), r.GetUsed(),
 				r.GetCapacity()).GetReason()
 		}
-		got.Reasons = append(got.Reasons, host.Reason{Plugin: s.plugin.name, Text: text, Resource: name,
+		got.Reasons = append(got.Reasons, host.Reason{Plugin: s.name, Text: text, Resource: name,
 			Requested: r.GetRequested(), Used: r.GetUsed(), Capacity: r.GetCapacity(), Never: r.GetNever()})
 	}
 	return got, nil
@@ -216,7 +207,7 @@ func (s *Scheduler) PodAllocate(node *types.NodeInfo, pod *types.PodInfo) error 
 		}
 		return err
 	}
-	return s.plugin.Call(context.Background(), s.timeout, "Allocate", call)
+	return s.Call(context.Background(), s.options.Timeout, "Allocate", call)
 }
 
 // changed returns the pod with the plugin's changes.
@@ -240,13 +231,6 @@ func (s *Scheduler) changed(pod *types.PodInfo, changes *pb.PodChanges) (*types.
 // patterns are names of resources, and beginnings of such with a '*' at the end.
 type patterns []string
 
-func (p patterns) match(name types.ResourceName) bool {
-	return slices.ContainsFunc(p, func(pattern string) bool {
-		begin, isBegin := strings.CutSuffix(pattern, "*")
-		return string(name) == pattern || isBegin && strings.HasPrefix(string(name), begin)
-	})
-}
-
 // requested reports whether the pod requests any of the resources.
 func (p patterns) requested(pod *types.PodInfo) bool {
 	for _, c := range pod.Containers() {
@@ -264,6 +248,13 @@ func (p patterns) in(list types.ResourceList) bool {
 		}
 	}
 	return false
+}
+
+func (p patterns) match(name types.ResourceName) bool {
+	return slices.ContainsFunc(p, func(pattern string) bool {
+		begin, isBegin := strings.CutSuffix(pattern, "*")
+		return string(name) == pattern || isBegin && strings.HasPrefix(string(name), begin)
+	})
 }
 
 // holds is what the pod was given of the resources that are no group resources. Each entry of

@@ -105,6 +105,25 @@ func TestUnapplied(t *testing.T) {
 	}
 }
 
+// Nodes that are asked about together have one deadline, however many messages they take.
+func TestFitDeadline(t *testing.T) {
+	p := &half{unapply: true, pause: 100 * time.Millisecond}
+	r := newRig(t, p)
+	for i := range 4 {
+		info := &types.NodeInfo{Allocatable: types.ResourceList{gadget: int64(4 + i)},
+			KubeAlloc: types.ResourceList{types.ResourceName(strings.Repeat("x", maxRequestBytes/2)): 1}}
+		if err := r.host.AddNode(fmt.Sprint(i), info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fit, reasons := r.fits(4, 3); fit != 4 || p.asked() != "0+2 0+2" {
+		t.Fatalf("%d nodes fit: %+v", fit, reasons)
+	}
+	if later := p.dues[1].Sub(p.dues[0]); later > p.pause/2 {
+		t.Errorf("the second message may take %s longer than the first", later)
+	}
+}
+
 // A plugin that is killed after Fit allocates nothing, and one that comes again does, with all nodes.
 func TestKilled(t *testing.T) {
 	r := newRig(t, nil)
@@ -193,7 +212,7 @@ func TestNameTaken(t *testing.T) {
 	var second *Scheduler
 	tries := make(chan struct{}, 100)
 	r := &rig{T: t, sockets: run(t, setup{half: registration.Half_SCHEDULER,
-		added: func(p *Plugin) { second, _ = NewScheduler(h, p, await.Patience) },
+		added: func(p *Plugin) { second, _ = NewScheduler(h, p) },
 		connect: func(ctx context.Context, _ *Plugin, conn *Server, ready func()) error {
 			tries <- struct{}{}
 			return second.Connect(ctx, conn, ready)
@@ -269,7 +288,7 @@ func TestConcerns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		half, err := NewScheduler(h, p, time.Second)
+		half, err := NewScheduler(h, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,12 +300,12 @@ func TestConcerns(t *testing.T) {
 				concerned, err := half.Concerns(pod)
 				want := !started && p.Required() || started && len(pod.RunningContainers) > 0
 				if concerned != want || (err != nil) != want || err != nil && !errors.Is(err, ErrAway) {
-					t.Errorf("plugin %s, started %v, pod %v: %v, %v", p.Name(), started, pod, concerned, err)
+					t.Errorf("plugin %s, started %v, pod %v: %v, %v", p.GetName(), started, pod, concerned, err)
 				}
 			}
 		}
 		if !half.Recognizes(gadget) {
-			t.Errorf("plugin %s, away: does not recognize its resource", p.Name())
+			t.Errorf("plugin %s, away: does not recognize its resource", p.GetName())
 		}
 	}
 }

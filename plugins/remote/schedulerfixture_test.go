@@ -29,6 +29,7 @@ type half struct {
 	group    bool
 	lie      func(*pb.FitResponse)
 	hang     chan struct{} // Fit does not answer until it is closed
+	pause    time.Duration // Fit answers after that
 	unapply  bool          // Nodes answers nothing
 	revision int64         // Nodes answers it, if it is not 0
 	starts   chan struct{} // Start, if it is not nil, sends to it and is answered when that is received twice
@@ -36,6 +37,7 @@ type half struct {
 	mu    sync.Mutex
 	nodes map[string]*pb.NodeInfo
 	fits  []*pb.FitRequest
+	dues  []time.Time // of the Fits
 }
 
 func (*half) GetInfo(context.Context, *registration.GetInfoRequest) (*registration.PluginInfo, error) {
@@ -92,9 +94,11 @@ func (p *half) Fit(ctx context.Context, request *pb.FitRequest) (*pb.FitResponse
 			return nil, ctx.Err()
 		}
 	}
+	<-time.After(p.pause)
+	due, _ := ctx.Deadline()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fits = append(p.fits, request)
+	p.fits, p.dues = append(p.fits, request), append(p.dues, due)
 	answer := &pb.FitResponse{}
 	nodes := make([]*pb.NodeInfo, 0, len(request.GetNames())+len(request.GetNodes()))
 	for _, name := range request.GetNames() {
@@ -171,9 +175,9 @@ func newRig(t *testing.T, p *half) *rig {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r.sockets, r.log = runLogged(t, setup{half: registration.Half_SCHEDULER,
+	r.sockets, r.log = runLogged(t, setup{half: registration.Half_SCHEDULER, timeout: timeout,
 		added: func(p *Plugin) {
-			s, err := NewScheduler(r.host, p, timeout)
+			s, err := NewScheduler(r.host, p)
 			if err != nil {
 				t.Error(err)
 			}

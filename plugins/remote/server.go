@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +22,7 @@ import (
 	"github.com/kubeslot/kubeslot/types/plugin/v1alpha1"
 )
 
-// registerTimeout is how long a plugin may take to say what it is.
+// registerTimeout is how long a plugin may take to say what it is, and a scheduler's half what it answers for.
 const registerTimeout = 5 * time.Second
 
 // retry is how long to wait before a socket is connected again: 1 s, doubling to 30 s. A server that
@@ -42,6 +40,8 @@ type socket struct {
 	remove func()        // is called once the file is gone, or another's
 	asked  chan struct{} // is closed once it was asked for the first time what it is
 
+	late int // calls in a row; locked by its plugin
+
 	// These are follow's alone.
 	plugin   *Plugin // once it has registered
 	problems problems
@@ -50,7 +50,7 @@ type socket struct {
 // follow connects to the socket's server, and again when the connection has ended, until ctx ends. It
 // does not connect again while a newer one is called, nor once present, which is the file's, has ended.
 func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
-	logger := klog.FromContext(ctx).WithValues("socket", filepath.Join(s.config.Folder, sock.name))
+	logger := klog.FromContext(ctx).WithValues("socket", filepath.Join(s.config.Sockets, sock.name))
 	ctx = klog.NewContext(ctx, logger)
 	backoff := s.retry
 	asked := sync.OnceFunc(func() { close(sock.asked) })
@@ -95,7 +95,7 @@ func (s *Sockets) follow(ctx, present context.Context, sock *socket) {
 func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	path := filepath.Join(s.config.Folder, sock.name)
+	path := filepath.Join(s.config.Sockets, sock.name)
 	if now, err := os.Lstat(path); err == nil && !same(sock.file, now) {
 		return nil, errRemade
 	}
@@ -113,44 +113,26 @@ func (s *Sockets) register(ctx context.Context, sock *socket) (*grpc.ClientConn,
 	case err != nil:
 		return nil, &callError{sock.name, "GetInfo", err}
 	}
-	if err = CheckInfo(info, s.config.Half); err == nil {
+	if err = info.Check(s.config.Half, v1alpha1.Version); err == nil {
 		sock.plugin, err = s.plugin(info.GetName())
+	}
+	var half *grpc.ClientConn
+	if err == nil {
+		half, err = Dial(ctx, filepath.Join(s.config.Sockets, cmp.Or(info.GetSocket(), sock.name)))
+		if err != nil && info.GetSocket() != "" {
+			err = fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), info.GetSocket(), err)
+		}
 	}
 	result := &registration.Status{Version: v1alpha1.Version}
 	if err != nil {
 		result = &registration.Status{Error: err.Error()}
 	}
-	_, notifyErr := client.NotifyStatus(ctx, result, grpc.MaxCallRecvMsgSize(maxInfoBytes))
-	if notifyErr != nil && status.Code(notifyErr) != codes.Unimplemented {
-		klog.FromContext(ctx).V(2).Info("A plugin did not take the status of its registration", "err", notifyErr)
-	}
-	if err != nil {
-		return nil, err
-	}
-	klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
-		"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
-	half, err := Dial(ctx, filepath.Join(s.config.Folder, cmp.Or(info.GetSocket(), sock.name)))
-	if err != nil && info.GetSocket() != "" {
-		err = fmt.Errorf("plugin %q names the socket %q: %w", info.GetName(), info.GetSocket(), err)
+	_, _ = client.NotifyStatus(ctx, result, grpc.MaxCallRecvMsgSize(maxInfoBytes)) // it need not take it
+	if err == nil {
+		klog.FromContext(ctx).Info("A plugin has registered", "plugin", info.GetName(),
+			"version", shorten(info.GetVersion(), maxQuoted), "protocol", v1alpha1.Version)
 	}
 	return half, err
-}
-
-// CheckInfo checks what a plugin says of itself that serves in the half's folder.
-func CheckInfo(info *registration.PluginInfo, half registration.Half) error {
-	if err := info.Check(); err != nil {
-		return err
-	}
-	if info.GetHalf() != half {
-		return fmt.Errorf("plugin %q says that it is half %s, and the sockets of this folder are half %s: "+
-			"have it serve in the other half's folder", info.GetName(), info.GetHalf(), half)
-	}
-	if !slices.Contains(info.GetSupportedVersions(), v1alpha1.Version) {
-		return fmt.Errorf("plugin %q serves the versions %q of the protocol, and %q is called here: "+
-			"update the plugin or Kubeslot", info.GetName(),
-			shorten(strings.Join(info.GetSupportedVersions(), " "), maxQuoted), v1alpha1.Version)
-	}
-	return nil
 }
 
 // connect runs the plugin's Connect until the server is gone or replaced and has no calls in flight,
@@ -159,7 +141,7 @@ func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
 	defer conn.Close()
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	p, s := sock.plugin, &Server{ClientConn: conn, order: sock.order, running: running, end: end}
+	p, s := sock.plugin, &Server{ClientConn: conn, socket: sock, running: running, end: end}
 	go func() { // the server closes the connection, or says that it is about to
 		if conn.WaitForStateChange(running, connectivity.Ready) {
 			p.drop(s, errEnded)
@@ -181,10 +163,7 @@ func (sock *socket) connect(ctx context.Context, conn *grpc.ClientConn) error {
 type problems struct{ last string }
 
 func (p *problems) log(logger klog.Logger, err error, message string) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
+	text := fmt.Sprint(err)
 	if err != nil && text != p.last {
 		logger.Error(err, message)
 	}

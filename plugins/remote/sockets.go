@@ -28,30 +28,20 @@ const (
 	maxNames = 64
 	// maxFiles is how many files of the folder are looked at.
 	maxFiles = 1024
-	// lookInterval is how often the folder is looked at. inotify may have no room for another watch, and
-	// does not say when a folder is made that is missing.
-	lookInterval = 200 * time.Millisecond
+	// lookInterval is how often the folder is looked at, and so how often a plugin that keeps making its
+	// socket anew is connected. inotify may have no room for another watch, and does not say when a folder
+	// is made that is missing.
+	lookInterval = time.Second
+	// minTimeout leaves a plugin the time to answer at all.
+	minTimeout = 10 * time.Millisecond
 	// suffix is what sockets are named.
 	suffix = ".sock"
 )
 
-// The policies say who waits while a plugin is away.
-const (
-	// Required is the default. Pods that request the plugin's resources wait, and containers that
-	// were or may have been assigned its devices are refused.
-	Required = "required"
-	// Ignore refuses only containers that were assigned the plugin's devices, or, before it has said
-	// which these are, what no other plugin names.
-	Ignore = "ignore"
-)
-
 // Config is what Sockets needs.
 type Config struct {
-	// Folder is where plugins make their sockets. It may be missing.
-	Folder string
-	Half   registration.Half
-	// Policies are those of plugins that are known from the start, by name.
-	Policies map[string]string
+	Options
+	Half registration.Half
 	// Added is called once for each plugin, before its first Connect: by New for those of Policies.
 	Added func(*Plugin) Handler
 }
@@ -67,7 +57,8 @@ type Handler interface {
 	Changed()
 }
 
-// Sockets are the plugins of a folder. It is safe for concurrent use.
+// Sockets are the plugins of a folder. It is safe for concurrent use. For Plugins, Away and HoldersChanged nil is
+// one without any.
 type Sockets struct {
 	config Config
 	retry  wait.Backoff
@@ -86,6 +77,9 @@ type Sockets struct {
 
 // New returns Sockets with the plugins of the Policies.
 func New(config Config) (*Sockets, error) {
+	if config.Timeout < minTimeout {
+		return nil, fmt.Errorf("--plugin-timeout %s: want at least %s", config.Timeout, minTimeout)
+	}
 	s := &Sockets{config: config, retry: retry, look: lookInterval, known: make(chan struct{}),
 		byName: map[string]*Plugin{}, sockets: map[string]*socket{}}
 	s.running.SetLimit(maxSockets)
@@ -104,13 +98,6 @@ func New(config Config) (*Sockets, error) {
 	return s, nil
 }
 
-// Plugins returns all that are known, by name.
-func (s *Sockets) Plugins() []*Plugin {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
-}
-
 // Known waits until each plugin that served when the folder was first listed was added, or could not be
 // asked what it is, or ctx ends.
 func (s *Sockets) Known(ctx context.Context) {
@@ -122,16 +109,23 @@ func (s *Sockets) Known(ctx context.Context) {
 
 // Away names the required plugins that are away, and since when. It is nil if none is.
 func (s *Sockets) Away() error {
-	var away []string
+	var away []error
 	for _, p := range s.Plugins() {
-		if err := p.Away(); err != nil && p.Required() {
-			away = append(away, err.Error())
+		if p.Required() {
+			away = append(away, p.Away())
 		}
 	}
-	if len(away) == 0 {
+	return errors.Join(away...)
+}
+
+// Plugins returns all that are known, by name.
+func (s *Sockets) Plugins() []*Plugin {
+	if s == nil {
 		return nil
 	}
-	return errors.New(strings.Join(away, "; "))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.byName), func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
 }
 
 // errMoreNames is what a plugin gets that would be one too many.
@@ -147,7 +141,7 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 	if len(s.byName) >= maxNames {
 		return nil, errMoreNames
 	}
-	p := &Plugin{name: name, policy: s.config.Policies[name], folder: s.config.Folder, since: time.Now()}
+	p := &Plugin{name: name, options: &s.config.Options, since: time.Now()}
 	p.handler = s.config.Added(p)
 	s.byName[name] = p
 	return p, nil
@@ -156,26 +150,23 @@ func (s *Sockets) plugin(name string) (*Plugin, error) {
 // Run connects to the sockets until ctx ends, and returns once no Connect runs.
 func (s *Sockets) Run(ctx context.Context) {
 	defer s.running.Wait()
-	first := sync.OnceFunc(s.awaitAsked)
+	first := sync.OnceFunc(func() {
+		all := slices.Collect(maps.Values(s.sockets))
+		go func() {
+			for _, sock := range all {
+				<-sock.asked // it is, in any case
+			}
+			close(s.known)
+		}()
+	})
 	wait.UntilWithContext(ctx, func(context.Context) {
-		files, err := list(s.config.Folder)
+		files, err := list(s.config.Sockets)
 		if err == nil {
 			err = s.update(ctx, files)
 			first()
 		}
 		s.problems.log(klog.FromContext(ctx), err, "Cannot connect to all plugins")
 	}, s.look)
-}
-
-// awaitAsked closes known once the sockets that there are now have been asked what they are.
-func (s *Sockets) awaitAsked() {
-	all := slices.Collect(maps.Values(s.sockets))
-	go func() {
-		for _, sock := range all {
-			<-sock.asked // it is, in any case
-		}
-		close(s.known)
-	}()
 }
 
 // update follows the sockets that are new. An error says that it does not follow all.
@@ -197,7 +188,7 @@ func (s *Sockets) update(ctx context.Context, files map[string]fs.FileInfo) erro
 	}
 	if len(over) > 0 {
 		return fmt.Errorf("%s has more than %d sockets, which are not connected until others are removed: %s",
-			s.config.Folder, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
+			s.config.Sockets, maxSockets, shorten(strings.Join(over, ", "), maxErrorBytes))
 	}
 	return nil
 }
@@ -207,11 +198,11 @@ func (s *Sockets) add(ctx context.Context, name string, file fs.FileInfo) bool {
 	s.orders++
 	present, remove := context.WithCancel(ctx)
 	sock := &socket{name: name, file: file, order: s.orders, remove: remove, asked: make(chan struct{})}
-	if !s.running.TryGo(func() error {
-		defer remove()
+	follow := func() error {
 		s.follow(ctx, present, sock)
 		return nil
-	}) {
+	}
+	if !s.running.TryGo(follow) {
 		remove()
 		return false
 	}

@@ -35,7 +35,7 @@ func TestComesAndGoes(t *testing.T) {
 	changed := make(chan *Plugin, 100)
 	s := run(t, setup{folder: filepath.Join(parent, "late"),
 		policies: map[string]string{"widget": Required, "other": Ignore}, changed: func(p *Plugin) { changed <- p }})
-	if all := s.Plugins(); len(all) != 2 || all[0].Name() != "other" || all[0].Required() || !all[1].Required() {
+	if all := s.Plugins(); len(all) != 2 || all[0].GetName() != "other" || all[0].Required() || !all[1].Required() {
 		t.Fatalf("%d plugins are known from the flag", len(all))
 	}
 	away := s.Away()
@@ -46,7 +46,7 @@ func TestComesAndGoes(t *testing.T) {
 	if _, err := ask(s.Plugins()[1], await.Patience); !errors.Is(err, ErrAway) {
 		t.Fatalf("a plugin that is away answers %v", err)
 	}
-	if err := os.Mkdir(s.config.Folder, 0o755); err != nil {
+	if err := os.Mkdir(s.config.Sockets, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	first := &plugin{mark: "first", statuses: make(chan *registration.Status, 1)}
@@ -144,7 +144,7 @@ func TestTwoServers(t *testing.T) {
 	await.That(t, "the newer server to be called", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.called.order == 2
+		return p.called.socket.order == 2
 	})
 	if mark, err := ask(p, await.Patience); mark != "new" {
 		t.Errorf("%q answers, %v", mark, err)
@@ -231,8 +231,8 @@ func TestMostSockets(t *testing.T) {
 		t.Fatalf("%d plugins are known", len(s.Plugins()))
 	}
 	for i, server := range servers {
-		if fmt.Sprintf("p%02d", i) == gone.Name() {
-			if err := os.Remove(filepath.Join(s.config.Folder, gone.Name()+".sock")); err != nil {
+		if fmt.Sprintf("p%02d", i) == gone.GetName() {
+			if err := os.Remove(filepath.Join(s.config.Sockets, gone.GetName()+".sock")); err != nil {
 				t.Fatal(err)
 			}
 			server.Stop()
@@ -360,7 +360,7 @@ func TestKnownOnceListed(t *testing.T) {
 		<-goOn
 	}})
 	awaitLog(t, log, "not a directory")
-	serve(t, &Sockets{config: Config{Folder: served}}, "a.sock", &plugin{})
+	serve(t, &Sockets{config: Config{Options: Options{Sockets: served}}}, "a.sock", &plugin{})
 	if err := unix.Renameat2(unix.AT_FDCWD, served, unix.AT_FDCWD, folder, unix.RENAME_EXCHANGE); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -71,10 +72,12 @@ func (s *deviceService) Watch(_ *pb.WatchRequest, stream grpc.ServerStreamingSer
 	var sent *pb.NodeState
 	for {
 		state, err := s.state()
-		if err != nil {
+		switch {
+		case err != nil && sent == nil:
 			return err
-		}
-		if sent == nil || !proto.Equal(state, sent) {
+		case err != nil:
+			slog.Error("The plugin cannot say what the node has; what it said last holds", "err", err)
+		case sent == nil || !proto.Equal(state, sent):
 			if err := stream.Send(state); err != nil {
 				return err
 			}

@@ -116,7 +116,8 @@ func (s states) Send(n *pb.NodeState) error {
 	return nil
 }
 
-// A state is sent at once, and again when it has changed; an error ends the stream, so that the host sees it.
+// A state is sent at once, and again when it has changed. What was sent holds while the device cannot say what it
+// has, as that of a .so file does; who has not said anything yet ends the stream, so that the host sees why.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &moody{count: 1}
@@ -134,10 +135,19 @@ func TestWatch(t *testing.T) {
 		if n := <-stream.sent; n != 2 || len(stream.sent) != 0 || time.Since(begin) != 11*time.Minute {
 			t.Error(n, len(stream.sent), time.Since(begin))
 		}
-		s.mu.Lock()
-		m.count = -1
-		s.mu.Unlock()
-		if err := <-ended; err == nil || err.Error() != "the bus is down" {
+		set := func(n int64) {
+			s.mu.Lock()
+			m.count = n
+			s.mu.Unlock()
+		}
+		set(-1)
+		time.Sleep(10 * time.Minute)
+		set(3)
+		if n := <-stream.sent; n != 3 || len(ended) != 0 {
+			t.Error(n, len(ended))
+		}
+		set(-1)
+		if err := s.Watch(nil, stream); err == nil || err.Error() != "the bus is down" {
 			t.Error(err)
 		}
 	})

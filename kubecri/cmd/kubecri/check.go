@@ -62,7 +62,7 @@ func newCheckCommand(code *int) *cobra.Command {
 				Verifier: verifier,
 				Node:     o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
 				Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: o.devices,
-				Sockets: o.sockets.directory, Pod: pod,
+				Sockets: o.remote.Sockets, Pod: pod,
 			}
 			if start {
 				ctx, cancel := context.WithCancel(cmd.Context())

@@ -23,7 +23,9 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
 	"github.com/kubeslot/kubeslot/kubecri/tracing"
 	"github.com/kubeslot/kubeslot/plugins/load"
+	"github.com/kubeslot/kubeslot/plugins/remote"
 	"github.com/kubeslot/kubeslot/types/assignment/signing"
+	"github.com/kubeslot/kubeslot/types/plugin/registration"
 )
 
 // Values of --mode.
@@ -59,7 +61,7 @@ type options struct {
 	devicesSet     func() bool // on the command line
 	devicesPolicy  load.Policy
 	devicesTimeout time.Duration
-	sockets        socketOptions
+	remote         remote.Options // device plugins that are processes of their own
 
 	advertiseInterval time.Duration
 	stateDir          string
@@ -76,7 +78,8 @@ type options struct {
 }
 
 func newOptions() *options {
-	return &options{devicesPolicy: load.Skip, logging: logsapi.NewLoggingConfiguration()}
+	return &options{devicesPolicy: load.Skip, logging: logsapi.NewLoggingConfiguration(),
+		remote: remote.Options{Sockets: registration.DevicesDirectory, Timeout: remote.DefaultDeviceTimeout}}
 }
 
 // flags returns the flags in the groups that --help shows.
@@ -135,7 +138,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How long a call of a device plugin may take. One that takes longer is left alone until the call returns.")
 	plugins.StringSliceVar(&o.variableNamespaces, "device-variable-namespaces", []string{"kube-system"},
 		"Namespaces whose pods may ask the runtime for devices past the scheduler, by a variable that belongs to a device plugin, such as NVIDIA_VISIBLE_DEVICES; * for all. Privileged containers may anyway; in all others the variable gives none, unless the plugin gives them devices.")
-	o.sockets.addTo(plugins)
+	o.remote.AddFlags(plugins)
 	o.devicesSet = func() bool { return plugins.Changed("cridevices") }
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
@@ -220,7 +223,8 @@ func (o *options) complete() error {
 		}
 	}
 	for flag, d := range map[string]time.Duration{"claim-resync": o.claimResync, "device-timeout": o.deviceTimeout,
-		"advertise-interval": o.advertiseInterval, "cridevices-timeout": o.devicesTimeout} {
+		"advertise-interval": o.advertiseInterval, "cridevices-timeout": o.devicesTimeout,
+		"plugin-timeout": o.remote.Timeout} {
 		if d < 100*time.Millisecond {
 			bad(flag, fmt.Errorf("%s: want at least 100ms", d))
 		}
@@ -232,7 +236,13 @@ func (o *options) complete() error {
 		_, err := os.ReadDir(o.devices)
 		bad("cridevices", err)
 	}
-	o.sockets.complete(o.devicesTimeout, bad)
+	if o.remote.Sockets != "" {
+		bad("plugin-sockets", absolute(o.remote.Sockets))
+	}
+	if o.remote.Timeout > o.devicesTimeout {
+		bad("plugin-timeout", fmt.Errorf("%s is more than --cridevices-timeout, which is %s", o.remote.Timeout,
+			o.devicesTimeout))
+	}
 	bad("metrics-bind-address", checkBindAddress(o.metricsAddress))
 	if (o.tlsCertFile == "") != (o.tlsKeyFile == "") {
 		bad("tls-cert-file", errors.New("it and --tls-private-key-file go together"))

@@ -119,16 +119,12 @@ func startPlugins(ctx context.Context, o *options) (*soplugins.Plugins, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cridevices: %w", err)
 	}
-	config := soplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout}
-	plugins, sockets, err := o.sockets.plugins(config) // who holds devices is kubecri's to say
+	plugins, err := soplugins.New(soplugins.Config{Node: o.nodeName, Loaded: loaded, Timeout: o.devicesTimeout,
+		Remote: o.remote}) // who holds devices is kubecri's to say
 	if err != nil {
 		return nil, err
 	}
-	quiet := klog.NewContext(ctx, klog.Logger{}) // the check says what goes wrong
-	if sockets != nil {
-		go sockets.Run(quiet)
-	}
-	go plugins.Run(quiet)
+	go plugins.Run(klog.NewContext(ctx, klog.Logger{})) // the check says what goes wrong
 	plugins.Tried(ctx)
 	return plugins, nil
 }

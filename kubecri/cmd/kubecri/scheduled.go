@@ -78,8 +78,8 @@ func (n *node) addPlugins(ctx context.Context, o *options) error {
 	}
 	n.badPlugins = bad
 	n.node.Set(pluginsCondition(bad))
-	plugins, sockets, err := o.sockets.plugins(soplugins.Config{
-		Node: o.nodeName, Loaded: loaded, NotLoaded: notLoaded(bad), Timeout: o.devicesTimeout,
+	plugins, err := soplugins.New(soplugins.Config{
+		Node: o.nodeName, Remote: o.remote, Loaded: loaded, NotLoaded: notLoaded(bad), Timeout: o.devicesTimeout,
 		Interval: o.advertiseInterval,
 		Events:   n.cluster.events, Metrics: n.metrics, Changed: func() { n.advertiser.Changed() },
 		Labels: n.cluster.nodeLabels, Holders: n.cluster.holders,
@@ -88,11 +88,8 @@ func (n *node) addPlugins(ctx context.Context, o *options) error {
 		return err
 	}
 	n.plugins = plugins
-	n.works = append(n.works, plugins.Run)
-	if sockets != nil {
-		n.works = append(n.works, sockets.Run,
-			func(ctx context.Context) { n.cluster.followHolders(ctx, sockets.HoldersChanged) })
-	}
+	n.works = append(n.works, plugins.Run,
+		func(ctx context.Context) { n.cluster.followHolders(ctx, plugins.HoldersChanged) })
 	return nil
 }
 

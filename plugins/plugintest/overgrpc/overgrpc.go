@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -34,10 +35,10 @@ func Scheduler(t testing.TB, s devicescheduler.DeviceScheduler, resources ...str
 		t.Fatal(err)
 	}
 	sockets, err := remote.New(remote.Config{
-		Folder: serve(t, server.Scheduler(s, resources...)),
-		Half:   registration.Half_SCHEDULER,
+		Options: remote.Options{Sockets: serve(t, server.Scheduler(s, resources...)), Timeout: await.Patience},
+		Half:    registration.Half_SCHEDULER,
 		Added: func(p *remote.Plugin) remote.Handler {
-			half, err := remote.NewScheduler(h, p, await.Patience)
+			half, err := remote.NewScheduler(h, p)
 			if err != nil {
 				t.Error(err)
 			}
@@ -108,16 +109,18 @@ func (n *node) Start() error {
 	defer n.Lock()
 	folder := serve(n.t, server.Device(n.served, lookInterval))
 	n.t.Cleanup(n.Unlock) // before the server ends, which waits for its calls
-	devices, err := remote.NewDevices(remote.DevicesConfig{
-		Folder:  folder,
-		Node:    "node",
-		Timeout: remote.DefaultDeviceTimeout,
-		Added:   func(added *remote.Device) func() { n.host = added; return func() {} },
+	sockets, err := remote.New(remote.Config{
+		Options: remote.Options{Sockets: folder, Timeout: remote.DefaultDeviceTimeout},
+		Half:    registration.Half_DEVICE,
+		Added: func(p *remote.Plugin) remote.Handler {
+			n.host = &remote.Device{Plugin: p, Node: "node", Wake: func() {}}
+			return n.host
+		},
 	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return connect(n.t, devices.Sockets)
+	return connect(n.t, sockets)
 }
 
 // UpdateNodeInfo waits until the host knows what the half says now.
@@ -178,6 +181,10 @@ func serve(t testing.TB, p server.Plugin) (folder string) {
 		}
 	})
 	t.Cleanup(func() { os.RemoveAll(folder) })
+	await.That(t, "the socket", func() bool { // hosts look for it once a second
+		sockets, _ := filepath.Glob(filepath.Join(folder, "*.sock"))
+		return len(sockets) > 0
+	})
 	return folder
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -42,10 +43,10 @@ func main() {
 
 func print(r conformance.Result) {
 	switch {
+	case errors.As(r.Err, new(conformance.Skipped)):
+		fmt.Printf("skipped  %s: %v\n", r.Name, r.Err)
 	case r.Err != nil:
 		fmt.Printf("FAIL     %s: %v\n         want: %s\n         why:  %s\n", r.Name, r.Err, r.Want, r.Why)
-	case r.Skipped != "":
-		fmt.Printf("skipped  %s: %s\n", r.Name, r.Skipped)
 	default:
 		fmt.Printf("ok       %s\n", r.Name)
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	"github.com/kubeslot/kubeslot/kubecri/soplugins"
@@ -37,7 +36,7 @@ func podWith(change func(*corev1.Pod)) *corev1.Pod {
 // Which containers hold devices of plugins: those that the scheduler assigned some, until their pod
 // has ended.
 func TestHolders(t *testing.T) {
-	const main = "[{ns p u1 main map[want/0:board/0/widget/1]}]"
+	const main = "[ns/p u1 main map[want/0:board/0/widget/1]]"
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
 		want   string
@@ -54,7 +53,12 @@ func TestHolders(t *testing.T) {
 		"not started, but assigned": {func(*corev1.Pod) {}, main},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := fmt.Sprint(holdersOf(podWith(test.change))); got != test.want {
+			var got []string
+			for _, h := range holdersOf(podWith(test.change)) {
+				got = append(got, fmt.Sprint(h.GetNamespace(), "/", h.GetPod(), " ", h.GetUid(), " ", h.GetContainer(),
+					" ", h.GetAllocateFrom()))
+			}
+			if got := fmt.Sprint(got); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
@@ -101,17 +105,13 @@ func TestReadyzNamesPluginsThatAreAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := socketOptions{directory: t.TempDir(), timeout: time.Second,
-		policies: map[string]string{"gone": remote.Required, "optional": remote.Ignore}}
-	plugins, sockets, err := o.plugins(soplugins.Config{Node: "node-a", Holders: c.holders})
+	plugins, err := soplugins.New(soplugins.Config{Node: "node-a", Holders: c.holders,
+		Remote: remote.Options{Sockets: t.TempDir(), Timeout: time.Second,
+			Policies: map[string]string{"gone": remote.Required, "optional": remote.Ignore}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
-	ended := make(chan struct{})
-	go func() { defer close(ended); sockets.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
-	err = devicePluginsAdvice(ctx, t, &node{cluster: c, plugins: plugins})
+	err = devicePluginsAdvice(t.Context(), t, &node{cluster: c, plugins: plugins})
 	if err == nil || !strings.Contains(err.Error(), `plugin "gone" is away since`) || strings.Contains(err.Error(), "optional") {
 		t.Error(err)
 	}
