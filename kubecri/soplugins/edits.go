@@ -18,6 +18,10 @@ import (
 	"github.com/kubeslot/kubeslot/types/device"
 )
 
+// maxVariables bounds a plugin's variables in a container, in bytes with a pointer to each: a quarter of
+// what Linux has for all variables and arguments of a process, unless its limit of the stack is changed.
+const maxVariables = 512 << 10
+
 // given is what Allocate returned.
 type given struct {
 	mounts  []device.Mount
@@ -55,7 +59,12 @@ func edits(plugin string, g given) (inject.Edits, error) {
 		}
 		e.Devices = append(e.Devices, discovery.DeviceSpec{ContainerPath: d, HostPath: d})
 	}
+	bytes := 0
 	for _, name := range slices.Sorted(maps.Keys(g.env)) {
+		if bytes += len(name) + len(g.env[name]) + 2 + 8; bytes > maxVariables {
+			return inject.Edits{}, fmt.Errorf("%w: %d variables that take more than the %d bytes that a plugin's may",
+				contain.ErrInvalid, len(g.env), maxVariables)
+		}
 		if problems := validation.IsRelaxedEnvVarName(name); len(problems) > 0 {
 			return e, fmt.Errorf("%w: the variable %q: %s", contain.ErrInvalid, name, strings.Join(problems, "; "))
 		}
