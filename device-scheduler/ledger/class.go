@@ -36,20 +36,24 @@ func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.gr
 func (c *class) link(g *group) {
 	c.groups, g.classes = append(c.groups, g), append(g.classes, c)
 	c.add(g.supply)
-	g.settleOwner()
 }
 
 func (c *class) unlink(g *group) {
 	c.groups, g.classes = remove(c.groups, g), remove(g.classes, c)
 	c.add(supply{}.minus(g.supply))
-	g.settleOwner()
 }
 
-// settleOwners is to be called when the class has got or lost nodes.
-func (c *class) settleOwners() {
+// alone reports whether the class is one node, and no other one reaches the group.
+func (c *class) alone(g *group) bool { return len(c.nodes) == 1 && len(g.classes) == 1 }
+
+// own counts the free slots of the Instances that the class's only node reaches, and no other.
+func (c *class) own() (free int) {
 	for _, g := range c.groups {
-		g.settleOwner()
+		if c.alone(g) {
+			free += g.free
+		}
 	}
+	return free
 }
 
 func (c *class) toggle(g *group) {
@@ -113,8 +117,6 @@ func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *c
 	if from != nil {
 		if from.nodes = remove(from.nodes, n); len(from.nodes) == 0 {
 			conf.dropClass(from)
-		} else if len(from.nodes) == 1 {
-			from.settleOwners()
 		}
 	}
 	conf.enter(to, n)
@@ -128,9 +130,6 @@ func (conf *configRecord) enter(c *class, nodes ...*nodeRecord) {
 	}
 	if c != nil {
 		c.nodes = append(c.nodes, nodes...)
-		if len(c.nodes)-len(nodes) < 2 {
-			c.settleOwners()
-		}
 	}
 }
 

@@ -30,12 +30,12 @@ func (v *View) ScoreInputs(places []int) []ScoreInput {
 
 // add adds what nodes of the class have for one part of a request.
 func (in *ScoreInput) add(w want, at *class) {
-	slots, free, local := at.slots, at.free, at.own
+	slots, free, local := at.slots, at.free, at.own()
 	if d := w.device; d != nil {
 		slots, free, local = 0, 0, 0
 		if at.reaches(d.group) {
 			slots, free = d.capacity, d.nfree
-			if d.group.owner == at {
+			if at.alone(d.group) {
 				local = d.nfree
 			}
 		}

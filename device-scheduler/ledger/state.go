@@ -168,7 +168,6 @@ type group struct {
 	supply
 	key     setKey   // of the nodes
 	classes []*class // of the nodes
-	owner   *class   // that of the only node, nil if there are several
 	order   *btree.BTreeG[*device]
 	// nominated are the Instances with slots that wait for the pods which they are nominated for.
 	nominated []*device
@@ -180,7 +179,6 @@ type group struct {
 // its groups have, for Filter is asked about hundreds of nodes for each pod.
 type class struct {
 	supply
-	own    int    // free slots of the Instances that no other node reaches
 	id     uint64 // never another one's
 	key    setKey // of the Instances
 	nodes  []*nodeRecord
