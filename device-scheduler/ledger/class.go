@@ -33,6 +33,17 @@ func nodesOf(classes iter.Seq[*class], together int) []string {
 
 func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.groups, g) }
 
+// has is what nodes of the class have of the device, or of all for nil, whoever holds it.
+func (c *class) has(d *device) supply {
+	switch {
+	case d == nil:
+		return c.supply
+	case c.reaches(d.group):
+		return d.supply()
+	}
+	return supply{}
+}
+
 func (c *class) link(g *group) {
 	c.groups, g.classes = append(c.groups, g), append(g.classes, c)
 	c.add(g.supply)

@@ -38,7 +38,7 @@ type Cache struct {
 	// without mu.
 	choosing sync.Map
 
-	mu     countingLock
+	mu     sync.RWMutex
 	ledger *ledger.Ledger
 	// believableFrom is when new claims may be written: see Believable.
 	believableFrom time.Time

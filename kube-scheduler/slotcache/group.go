@@ -50,20 +50,21 @@ func (c *Cycle) Leave() {
 }
 
 // drafts are what a cycle chooses slots in. They are kept from one node to the next, and change with what the
-// cycle imagines: to make them anew each time would cost as much as nodes times pods.
+// cycle imagines: to make them anew each time would cost as much as nodes times pods. Of pods and devices that they
+// have seen they know no later change, like the scheduler's snapshot; who takes slots makes sure of them.
 type drafts struct {
-	mu            sync.Mutex
-	ledger, group uint64        // the changes of these that the drafts know of
-	base          *ledger.Draft // without what the cycle imagines away; nil for none
-	whole         *ledger.Draft // and with what the group's members are to get; nil for none
+	mu    sync.Mutex
+	base  *ledger.Draft // without what the cycle imagines away; nil for none
+	whole *ledger.Draft // and with what the group's members are to get; nil for none
+	group uint64        // the group's changes that it knows of
 }
 
 // of returns a draft to be changed. The caller holds the slot cache's lock.
 func (d *drafts) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now := c.cache.mu.changes; d.base == nil || d.ledger != now {
-		d.base, d.whole, d.ledger = c.cache.ledger.Draft(strategy, c.Request.Pod), nil, now
+	if d.base == nil {
+		d.base = c.cache.ledger.Draft(strategy, c.Request.Pod)
 		for uid := range c.released {
 			d.base.Release(uid)
 		}
@@ -86,18 +87,7 @@ func (d *drafts) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
 func (d *drafts) follow(c *Cycle, uid string, imagine func(*ledger.Draft, string)) {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
-	if d.whole = nil; d.base != nil && d.ledger == c.cache.mu.changes {
+	if d.whole = nil; d.base != nil {
 		imagine(d.base, uid)
 	}
-}
-
-// countingLock is a lock that counts what may have been changed under it.
-type countingLock struct {
-	sync.RWMutex
-	changes uint64
-}
-
-func (l *countingLock) Lock() {
-	l.RWMutex.Lock()
-	l.changes++
 }
