@@ -90,7 +90,7 @@ func TestArbitraryObjects(t *testing.T) {
 					h.Preempt(Pack, node, h.On(node))
 				}
 				l.DoubleAllocations()
-				l.Handover(text.Draw(t, "handed over"))
+				l.Handovers()
 				l.SlotCounts()
 				l.Ignored()
 			},

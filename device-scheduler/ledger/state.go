@@ -45,7 +45,7 @@ func New() *Ledger {
 		nominations:     map[string]*nomination{},
 		doublyAllocated: map[slot.Name]*slotState{},
 		seed:            maphash.MakeSeed(),
-		dra:             dra{objects: map[string][]string{}, instances: map[string]map[string]int{}},
+		dra:             dra{objects: map[string][]string{}, instances: map[string]int{}},
 	}
 }
 
@@ -136,7 +136,6 @@ type claim struct {
 type slotUse struct {
 	as           uint8
 	ignoredClaim bool
-	heldAsSlot   bool
 }
 
 const (

@@ -119,15 +119,17 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		claims.RegisterMetrics()
 		f.api = restclient.CopyConfig(handle.KubeConfig())
 		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
-		handover := allocator.New()
-		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api, handover.Changed); err != nil {
+		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
 		client, err := versioned.NewForConfig(f.api)
 		if err != nil {
 			return nil, fmt.Errorf("start plugin %s: make a client for status.allocator: %w", Name, err)
 		}
-		go handover.Run(klog.NewContext(ctx, logger), client, f.cache.Handover)
+		if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
+			writer := &allocator.Writer{Client: client, Handovers: f.cache.Handovers}
+			go writer.Run(klog.NewContext(ctx, logger))
+		}
 		evictor := &recovery.Evictor{Logger: logger, Client: handle.ClientSet(), Recorder: handle.EventRecorder(),
 			DoubleAllocations: f.cache.DoubleAllocations}
 		go evictor.Run(ctx)

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -43,17 +42,4 @@ func (b *Cache) setDRA(o metav1.Object, instances []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.record(b.ledger.SetDRA(string(o.GetUID()), instances))
-}
-
-// Handover returns the Configuration in force that has the name, nil for none, and the Instances that the
-// allocator has yet which its spec does not name: see Ledger.Handover. It reports false while this scheduler
-// does not lead, or does not know all holders.
-func (b *Cache) Handover(configuration string) (c *akriv0.Configuration, held []string, known bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if !b.leads || !b.Synced() {
-		return nil, nil, false
-	}
-	c, held = b.ledger.Handover(configuration)
-	return c, held, true
 }

@@ -22,9 +22,9 @@ func (b *Cache) gaveBack(pod types.UID, event ledger.Event) {
 }
 
 // follow has pods tried that lost what they were nominated for, or may take all of it now,
-// but for the one that gave it back. It notes which Configurations are in force, and tells whose
-// hand-over has changed. The caller holds mu.
+// but for the one that gave it back. It notes which Configurations are in force. The caller holds mu.
 func (b *Cache) follow(event ledger.Event, giver string) {
+	b.changed.Store(true)
 	for _, uid := range event.Displaced {
 		b.Queue.RetryNow(types.UID(uid))
 	}
@@ -37,9 +37,6 @@ func (b *Cache) follow(event ledger.Event, giver string) {
 	}
 	for _, name := range event.Owners {
 		b.noteKind(name)
-	}
-	for _, configuration := range event.Handover {
-		b.HandoverChanged(configuration)
 	}
 }
 

@@ -32,8 +32,6 @@ const startPatience = 10 * time.Second
 // tried. The Queue is to be run once Begin has returned.
 func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator, sources ...cache.InformerSynced) *Cache {
 	b := &Cache{
-		HandoverChanged: func(string) {},
-
 		logger:      logger,
 		clock:       c,
 		sources:     sources,
@@ -57,9 +55,8 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 }
 
 // Start makes a Cache and starts its informers; they stop with ctx. It does not wait for them:
-// without the CRDs, pods that ask for no slots must schedule. See Cache.HandoverChanged.
-func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *restclient.Config,
-	handoverChanged func(configuration string)) (*Cache, error) {
+// without the CRDs, pods that ask for no slots must schedule.
+func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *restclient.Config) (*Cache, error) {
 	guard := restored.New(config)
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
@@ -83,8 +80,7 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		core.Nodes().Informer(): b.NodeHandler(),
 		core.Pods().Informer():  informer.Handler(b.SetPod, b.DeletePod, nil),
 	}
-	if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
-		b.HandoverChanged = handoverChanged
+	if handle.SharedDRAManager() != nil {
 		resource := handle.SharedInformerFactory().Resource().V1()
 		handlers[resource.ResourceSlices().Informer()] = b.ResourceSliceHandler()
 		handlers[resource.ResourceClaims().Informer()] = b.ResourceClaimHandler()
