@@ -12,7 +12,6 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Cycle is what one scheduling cycle asks of the cache: whether nodes of the scheduler's
@@ -55,11 +54,8 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 	c.view = b.ledger.View(c.Request, c.snapshot.nodes)
 	for _, resource := range slotrequest.Resources(req) {
 		name := v1.ResourceName(assignment.ResourcePrefix + resource)
-		w := amount{name: name, n: amounts[name]}
-		if _, kind := b.kinds.Load(resource); kind {
-			w.freeAllocatable = c.snapshot.freeAllocatableOf(name)
-		}
-		c.amounts = append(c.amounts, w)
+		_, kind := b.kinds.Load(resource)
+		c.amounts = append(c.amounts, amount{name: name, n: amounts[name], kind: kind})
 	}
 	return c
 }
@@ -74,11 +70,10 @@ func (c *Cycle) Clone() *Cycle {
 // Place is where the node is in the scheduler's list; NoPlace for a copy of it.
 func (c *Cycle) Place(node fwk.NodeInfo) int { return c.snapshot.place(node) }
 
-// Fit asks whether the node, which has the place, has slots for the pod. It returns what it is short of, nil if
-// it has them.
-func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *ledger.Shortfall {
+// Fit asks whether the node has slots for the pod. It returns what it is short of, nil if it has them.
+func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfall {
 	asItIs := len(c.released) == 0 && len(c.expected) == 0
-	if asItIs && place != NoPlace {
+	if place := c.Place(node); asItIs && place != NoPlace {
 		if !c.view.Looked(place) {
 			c.cache.mu.RLock()
 			c.view.Look(place)
@@ -113,40 +108,6 @@ func (c *Cycle) draft(node string, strategy ledger.Strategy) *ledger.Draft {
 	}
 	return draft
 }
-
-// Passed reports whether the node is as it was when it passed all of Filter, and advertises enough for this
-// pod, too.
-func (c *Cycle) Passed(node fwk.NodeInfo, place int) bool {
-	if !c.remembers(place) {
-		return false
-	}
-	known := false
-	for i := range c.amounts {
-		if w := &c.amounts[i]; w.freeAllocatable != nil {
-			if !w.freeAllocatable.enough(place, node.GetGeneration(), w.n) {
-				return false
-			}
-			known = true
-		}
-	}
-	return known
-}
-
-// Passes records that the node has passed all of Filter.
-func (c *Cycle) Passes(node fwk.NodeInfo, place int) {
-	if !c.remembers(place) || v1alpha1.ChoosesSlots(node.Node()) {
-		return
-	}
-	for i := range c.amounts {
-		if w := &c.amounts[i]; w.freeAllocatable != nil {
-			total, used := w.on(node)
-			w.freeAllocatable.remember(place, node.GetGeneration(), total-used)
-		}
-	}
-}
-
-// remembers is false for a pod of a group: a node has its generation still when one is put on it.
-func (c *Cycle) remembers(place int) bool { return place != NoPlace && c.group == nil }
 
 // ScoreInputs are how well the nodes at the places can serve the pod.
 func (c *Cycle) ScoreInputs(places []int) []ledger.ScoreInput {
