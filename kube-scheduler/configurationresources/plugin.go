@@ -26,14 +26,17 @@ package configurationresources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
@@ -43,6 +46,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
@@ -113,10 +117,13 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	if err != nil {
 		return nil, err
 	}
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger, core := klog.FromContext(ctx).WithName(Name), handle.SharedInformerFactory().Core().V1()
 	if f.cache == nil {
 		binding.RegisterMetrics()
 		claims.RegisterMetrics()
+		if err := trimCaches(core); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+		}
 		f.api = restclient.CopyConfig(handle.KubeConfig())
 		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
 		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
@@ -134,7 +141,6 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 			DoubleAllocations: f.cache.DoubleAllocations}
 		go evictor.Run(ctx)
 	}
-	core := handle.SharedInformerFactory().Core().V1()
 	p := &Plugin{
 		handle: handle, args: *args, cache: f.cache, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
 		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{},
@@ -157,6 +163,13 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	}
 	p.claims = f.claims
 	return p, nil
+}
+
+// trimCaches has the framework's informers keep less, which makes up for what the slot cache keeps. Upstream's
+// scheduler keeps the managed fields of nodes.
+func trimCaches(core coreinformers.Interface) error {
+	return errors.Join(core.Pods().Informer().SetTransform(informer.TrimPod),
+		core.Nodes().Informer().SetTransform(cache.TransformStripManagedFields()))
 }
 
 // Lead tells the plugins that the scheduler leads, which the framework does not: it is to be
