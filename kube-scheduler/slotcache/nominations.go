@@ -92,11 +92,12 @@ func (b *Cache) endNomination(pod *v1.Pod) {
 	b.gaveBack(pod.UID, b.ledger.ClearNomination(uid))
 }
 
-// NominatedNode is the node on which slots are reserved for the pod, "" for none.
-func (b *Cache) NominatedNode(uid types.UID) string {
+// NominatedNode is the node on which slots are reserved for the pod, "" for none, and whether it may take all
+// of them: nothing more comes then that would have it tried.
+func (b *Cache) NominatedNode(uid types.UID) (node string, ready bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.ledger.Nominated(string(uid))
+	return b.ledger.Nominated(string(uid)), b.ledger.Ready(string(uid))
 }
 
 // reserve reserves the slots for the nominated pod until it is bound, gone, or the timeout passes. The
@@ -169,7 +170,9 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	// Its victims are known as such once they are being deleted.
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
 		b.reserve(&Nomination{req: req, node: node, byOther: pod}, p.Assignment, timeout)
-		b.retryIfReady(uid)
+		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
+			b.Queue.RetryLater(pod.UID)
+		}
 		return
 	}
 	if n == nil || n.node != node {
@@ -181,21 +184,6 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 		b.Queue.RetryLater(pod.UID) // they may have gone already
 	}
 	n.byOther = pod
-}
-
-// RetryIfReady has the nominated pod tried again if it may take all that is reserved for it: nothing more
-// comes that would have it tried.
-func (b *Cache) RetryIfReady(uid types.UID) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	b.retryIfReady(string(uid))
-}
-
-// retryIfReady is RetryIfReady for who holds mu.
-func (b *Cache) retryIfReady(uid string) {
-	if b.ledger.Ready(uid) {
-		b.Queue.RetryLater(types.UID(uid))
-	}
 }
 
 // withoutSlots are the nominations by other plugins for which the ledger reserves nothing, and which are not
