@@ -17,7 +17,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status != nil {
 		return status
 	}
-	if shortfall := c.Fit(node, p.args.Strategy); shortfall != nil {
+	if shortfall := c.Fit(node); shortfall != nil {
 		c.meet(waitreason.Of(shortfall))
 		return c.status(shortfall)
 	}

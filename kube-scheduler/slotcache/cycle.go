@@ -35,15 +35,21 @@ type Cycle struct {
 	// group are the pods that are placed together with this one, nil when it is placed alone.
 	group  *Group
 	Joined ledger.Assignment // what Join gave last
-	drafts *drafts
+	// base is the ledger without what is imagined away, and whole is with what the group's members are to get, too.
+	// Both are kept from one node to the next: to make them anew each time would cost as much as nodes times pods.
+	// Of devices that they have seen they know no later change, like the scheduler's snapshot; who takes slots makes
+	// sure of them.
+	base  *ledger.Draft
+	whole *whole
 }
 
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
 // is placed with, or nil.
-func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
+func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group,
+	strategy ledger.Strategy) *Cycle {
 	c := &Cycle{Request: req.WithNewBudget(), found: &sync.Map{}, cache: b,
 		released: map[string]bool{}, expected: map[string]*ledger.Request{},
-		group: group, drafts: &drafts{}}
+		group: group, base: b.ledger.Draft(strategy, req.Pod), whole: &whole{}}
 	amounts := slotrequest.Amounts(pod)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +69,8 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 // Clone is a Cycle in which other pods can be imagined.
 func (c *Cycle) Clone() *Cycle {
 	clone := *c
-	clone.released, clone.expected, clone.drafts = maps.Clone(c.released), maps.Clone(c.expected), &drafts{}
+	clone.released, clone.expected = maps.Clone(c.released), maps.Clone(c.expected)
+	clone.base, clone.whole = c.base.Fork(), &whole{}
 	return &clone
 }
 
@@ -71,7 +78,7 @@ func (c *Cycle) Clone() *Cycle {
 func (c *Cycle) Place(node fwk.NodeInfo) int { return c.snapshot.place(node) }
 
 // Fit asks whether the node has slots for the pod. It returns what it is short of, nil if it has them.
-func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfall {
+func (c *Cycle) Fit(node fwk.NodeInfo) *ledger.Shortfall {
 	asItIs := len(c.released) == 0 && len(c.expected) == 0
 	if place := c.Place(node); asItIs && place != NoPlace {
 		if !c.view.Looked(place) {
@@ -87,22 +94,26 @@ func (c *Cycle) Fit(node fwk.NodeInfo, strategy ledger.Strategy) *ledger.Shortfa
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
 	if !asItIs || !c.group.empty() {
-		_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+		_, shortfall := c.draft(name).Fit(name, c.Request)
 		return shortfall
 	}
 	like := c.view.Like(name)
 	if known, ok := c.found.Load(like); ok {
 		return known.(*ledger.Shortfall)
 	}
-	_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+	_, shortfall := c.draft(name).Fit(name, c.Request)
 	c.found.Store(like, shortfall)
 	return shortfall
 }
 
 // draft is the ledger as the cycle imagines it when it asks the node. The caller holds the
 // slot cache's lock.
-func (c *Cycle) draft(node string, strategy ledger.Strategy) *ledger.Draft {
-	draft := c.drafts.of(c, strategy)
+func (c *Cycle) draft(node string) *ledger.Draft {
+	draft := c.base
+	if !c.group.empty() {
+		draft = c.whole.draftOf(c)
+	}
+	draft = draft.Fork()
 	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
 		draft.Reserve(node, c.expected[uid])
 	}
@@ -127,7 +138,15 @@ func (c *Cycle) ImagineAway(pod *v1.Pod) {
 		return
 	}
 	c.released[uid] = true
-	c.drafts.follow(c, uid, (*ledger.Draft).Release)
+	c.imagine(c.base.Release, uid)
+}
+
+// imagine changes the base. No draft that was made of it may be in use.
+func (c *Cycle) imagine(change func(uid string), uid string) {
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	change(uid)
+	c.whole = &whole{}
 }
 
 // Imagine imagines a pod on the node that the cycle asks next: one that was imagined away, or
@@ -140,7 +159,7 @@ func (c *Cycle) Imagine(pod *v1.Pod) error {
 	}
 	if c.released[uid] {
 		delete(c.released, uid)
-		c.drafts.follow(c, uid, (*ledger.Draft).Return)
+		c.imagine(c.base.Return, uid)
 		return nil
 	}
 	if bound || c.cache.Holds(uid) {
