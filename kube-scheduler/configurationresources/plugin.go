@@ -36,7 +36,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
@@ -168,8 +167,8 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 // trimCaches has the framework's informers keep less, which makes up for what the slot cache keeps. Upstream's
 // scheduler keeps the managed fields of nodes.
 func trimCaches(core coreinformers.Interface) error {
-	return errors.Join(core.Pods().Informer().SetTransform(informer.TrimPod),
-		core.Nodes().Informer().SetTransform(cache.TransformStripManagedFields()))
+	return errors.Join(core.Pods().Informer().SetTransform(informer.Trim),
+		core.Nodes().Informer().SetTransform(informer.Trim))
 }
 
 // Lead tells the plugins that the scheduler leads, which the framework does not: it is to be

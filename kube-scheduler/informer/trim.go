@@ -1,19 +1,24 @@
 package informer
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
-// TrimPod drops from a bound pod what containers are started with, for which no plugin of the scheduler asks: there
-// are tens of thousands of such pods in its cache. It is to transform what the pods' informer gets, in the place of
-// upstream's transform, which drops the managed fields of all pods.
-func TrimPod(obj any) (any, error) {
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
-		return obj, nil
+// Trim drops from an object what no plugin of the scheduler asks for: there are tens of thousands in its caches. That
+// is what fields have which managers and, of a bound pod, what containers are started with. It is to transform what
+// an informer gets, that of pods in the place of upstream's transform, which drops their managed fields alone.
+func Trim(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
 	}
-	pod.ManagedFields = nil
-	if pod.Spec.NodeName == "" {
-		return pod, nil
+	if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+		trimBound(pod)
 	}
+	return obj, nil
+}
+
+func trimBound(pod *v1.Pod) {
 	trim := func(c *v1.Container) {
 		c.Command, c.Args, c.Env, c.EnvFrom, c.VolumeMounts = nil, nil, nil, nil, nil
 		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
@@ -32,5 +37,4 @@ func TrimPod(obj any) (any, error) {
 		}
 	}
 	pod.Spec.Volumes = volumes
-	return pod, nil
 }

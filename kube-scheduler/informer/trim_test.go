@@ -39,7 +39,7 @@ func started(node string) *v1.Pod {
 }
 
 // A bound pod loses what no plugin asks for, and nothing else; one that waits loses its managed fields alone.
-func TestTrimPod(t *testing.T) {
+func TestTrim(t *testing.T) {
 	for _, node := range []string{"", "node-a"} {
 		want := started(node)
 		want.ManagedFields = nil
@@ -49,13 +49,17 @@ func TestTrimPod(t *testing.T) {
 			}
 			want.Spec.Volumes = want.Spec.Volumes[:1]
 		}
-		got, err := TrimPod(started(node))
+		got, err := Trim(started(node))
 		if err != nil || !apiequality.Semantic.DeepEqual(got, want) {
 			t.Errorf("on node %q: %v, %v; want %v", node, got, err, want)
 		}
 	}
+	node := &v1.Node{ObjectMeta: started("").ObjectMeta}
+	if _, err := Trim(node); err != nil || node.ManagedFields != nil || len(node.Annotations) == 0 {
+		t.Errorf("a Node: %v, %v", node, err)
+	}
 	gone := cache.DeletedFinalStateUnknown{Key: "default/p"}
-	if got, err := TrimPod(gone); err != nil || got != gone {
+	if got, err := Trim(gone); err != nil || got != gone {
 		t.Errorf("what is no pod: %v, %v", got, err)
 	}
 }
@@ -80,7 +84,7 @@ func BenchmarkPodsAtRest(b *testing.B) {
 						b.Fatal(err)
 					}
 					if trimmed {
-						_, err = TrimPod(kept[i])
+						_, err = Trim(kept[i])
 					} else {
 						kept[i].ManagedFields = nil // as upstream's
 					}
