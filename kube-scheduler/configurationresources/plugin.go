@@ -51,6 +51,7 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -95,7 +96,7 @@ type Factory struct {
 	ObjectionTime time.Duration
 
 	mu     sync.Mutex
-	api    *restclient.Config // for all clients: it has the guard that slotcache.Start gives it
+	api    *restclient.Config // for all clients: it has the guard of restored backups
 	cache  *slotcache.Cache
 	claims *claims.Writer // nil until a profile has claimMode Scheduler
 }
@@ -125,12 +126,13 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 		}
 		f.api = restclient.CopyConfig(handle.KubeConfig())
 		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
-		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api); err != nil {
-			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
-		}
+		guard := restored.New(f.api)
 		client, err := versioned.NewForConfig(f.api)
 		if err != nil {
-			return nil, fmt.Errorf("start plugin %s: make a client for status.allocator: %w", Name, err)
+			return nil, fmt.Errorf("start plugin %s: make a client for akri.sh and kubeslot.io: %w", Name, err)
+		}
+		if f.cache, err = slotcache.Start(ctx, logger, handle, client, guard); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
 		if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
 			writer := &allocator.Writer{Client: client, Handovers: f.cache.Handovers}
