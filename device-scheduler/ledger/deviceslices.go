@@ -29,7 +29,7 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 	u.replace(r, reports)
 	event := u.done()
 	for _, report := range reports {
-		if err := l.leftOut(r.node, report); err != nil && !report.kept {
+		if err := l.leftOut(r.node, report); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -48,10 +48,13 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 	return *at
 }
 
-// leftOut returns an error if the node's report does not count, although its
+// leftOut returns an error if the node's report does not count, although it gives slots and its
 // Configuration is known.
 func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 	d := r.device
+	if r.kept {
+		return nil
+	}
 	why := l.refuses(n, r)
 	if why == nil && d.accepted != r {
 		why = errors.New("another device has its name; " +
