@@ -17,27 +17,20 @@ import (
 // Nomination is of a pod that is nominated to a node, by this plugin's preemption or, as the pod's
 // status says, by another's. The ledger reserves slots for the pod there.
 type Nomination struct {
-	req   *ledger.Request
-	node  string
-	state nominationState
-	// until is when the reservation ends, and timer ends it. Both are unset before there is one.
+	req  *ledger.Request
+	node string
+	// until is when the reservation ends, unless the pod is bound or gone before, and timer ends it. Other pods may
+	// have displaced it: then it is followed again. Both are unset as long as no slots were reserved, for the
+	// victims of another plugin's preemption hold them.
 	until time.Time
 	timer clock.Timer
 	// byOther is the pod if another plugin's preemption has nominated it; nil for one of ours.
 	byOther *v1.Pod
 }
 
-type nominationState int
-
-const (
-	// unserved: no slots were reserved yet, for the victims of another plugin's preemption hold them.
-	unserved nominationState = iota
-	// reserved: slots were reserved, until the pod is bound or gone, or for as long as the profile says.
-	// Other pods may have displaced it: then it is followed again.
-	reserved
-	// expired: that time is over. No slots are reserved again while the pod's status shows the nomination.
-	expired
-)
+// expired reports whether the time of the reservation is over: no slots are reserved again while the pod's
+// status shows the nomination.
+func (n *Nomination) expired(now time.Time) bool { return n.timer != nil && !now.Before(n.until) }
 
 // Nominate reserves the slots of the preemption for the pod, and makes its victims known, until
 // the pod is bound, gone, or the timeout passes. What was found without the lock is confirmed
@@ -109,7 +102,7 @@ func (b *Cache) reserve(n *Nomination, a ledger.Assignment, timeout time.Duratio
 	b.record(b.ledger.Nominate(pod, n.node, a))
 	b.taken(a)
 	b.Queue.Reserved(types.UID(pod.UID))
-	n.state, n.until = reserved, b.clock.Now().Add(timeout)
+	n.until = b.clock.Now().Add(timeout)
 	n.timer = b.clock.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -119,7 +112,6 @@ func (b *Cache) reserve(n *Nomination, a ledger.Assignment, timeout time.Duratio
 		b.logger.Info("Slots are kept no longer for a pod that preempted others and was not bound in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", n.node, "timeout", timeout)
 		b.clearNomination(pod.UID)
-		n.state = expired
 		b.nominations[pod.UID] = n
 	})
 	b.nominations[pod.UID] = n
@@ -135,7 +127,7 @@ func (b *Cache) clearNomination(uid string) {
 // forgetNomination forgets that the pod was nominated, or is unclaimed. What the ledger has for it
 // stays. The caller holds mu.
 func (b *Cache) forgetNomination(uid string) {
-	if n := b.nominations[uid]; n != nil && n.state == reserved {
+	if n := b.nominations[uid]; n != nil && n.timer != nil {
 		n.timer.Stop()
 	}
 	delete(b.nominations, uid)
@@ -150,7 +142,7 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	node, n := pod.Status.NominatedNodeName, b.nominations[uid]
 	if node == "" {
 		// A nomination of ours that is not over may not have reached the API yet.
-		if n != nil && (n.byOther != nil || !now.Before(n.until)) {
+		if n != nil && (n.byOther != nil || n.expired(now)) {
 			b.clearNomination(uid)
 		}
 		return
@@ -162,7 +154,7 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	}
 	args := b.argsOf(pod)
 	timeout := args.NominationTimeout.Duration
-	if n != nil && n.node == node && n.state != unserved {
+	if n != nil && n.node == node && n.timer != nil {
 		if timeout = n.until.Sub(now); timeout <= 0 {
 			return
 		}
@@ -192,7 +184,7 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 func (b *Cache) withoutSlots(of ...slot.Name) (found []*Nomination) {
 	for uid, n := range b.nominations {
 		reached := func(s slot.Name) bool { return b.ledger.Reaches(n.node, s.Instance) }
-		if n.byOther != nil && n.state != expired && b.ledger.Nominated(uid) == "" &&
+		if n.byOther != nil && !n.expired(b.clock.Now()) && b.ledger.Nominated(uid) == "" &&
 			(len(of) == 0 || slices.ContainsFunc(of, reached)) {
 			found = append(found, n)
 		}
