@@ -71,12 +71,15 @@ func (f *fitting) problem(dm *demand) *problem {
 		}
 		p.Instances = append(p.Instances, in)
 	}
-	for _, w := range dm.wants {
-		want := &slotsearch.Want{Container: w.index, Count: w.Count}
+	wants := make([]slotsearch.Want, len(dm.wants))
+	p.Wants = make([]*slotsearch.Want, len(wants))
+	for i := range wants {
+		w := &dm.wants[i]
+		wants[i].Container, wants[i].Count = w.index, w.Count
 		if w.device != nil {
-			want.Instance = p.Instances[slices.Index(dm.named, w.device)]
+			wants[i].Instance = p.Instances[slices.Index(dm.named, w.device)]
 		}
-		p.Wants = append(p.Wants, want)
+		p.Wants[i] = &wants[i]
 	}
 	return p
 }
@@ -128,7 +131,7 @@ func (f *fitting) take(p *problem, a Assignment) {
 	}
 	for _, named := range []bool{true, false} { // in the order in which they were chosen
 		for i, w := range p.Wants {
-			asked := p.wants[i]
+			asked := &p.wants[i]
 			for n, got := range w.Got {
 				if named == (w.Instance != nil) {
 					a[asked.container.Name] = append(a[asked.container.Name], assignment.Grant{Resource: asked.Name, Ordinal: n,
