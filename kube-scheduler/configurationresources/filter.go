@@ -17,7 +17,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if status != nil {
 		return status
 	}
-	if shortfall := c.Fit(node); shortfall != nil {
+	place := c.Place(node)
+	if shortfall := c.Fit(node, place); shortfall != nil {
 		c.meet(waitreason.Of(shortfall))
 		return c.status(shortfall)
 	}
@@ -25,7 +26,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 		c.meet(waitreason.NotAdvertised)
 		return status
 	}
-	if kubecripods.Away(node) {
+	if c.KubecriAway(node, place) {
 		c.wait.Meet(waitreason.KubecriAway) // also when others are imagined away: it could preempt there
 		return kubecripods.Refused()
 	}

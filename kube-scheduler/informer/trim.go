@@ -19,8 +19,9 @@ func Trim(obj any) (any, error) {
 }
 
 func trimBound(pod *v1.Pod) {
+	pod.Spec.SecurityContext = nil
 	trim := func(c *v1.Container) {
-		c.Command, c.Args, c.Env, c.EnvFrom, c.VolumeMounts = nil, nil, nil, nil, nil
+		c.Command, c.Args, c.Env, c.EnvFrom, c.VolumeMounts, c.SecurityContext = nil, nil, nil, nil, nil, nil
 		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
 	}
 	for i := range pod.Spec.InitContainers {

@@ -30,7 +30,7 @@ func started(node string) *v1.Pod {
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"KubeDevice/DeviceInfo": "{}"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
-	p.Spec = v1.PodSpec{NodeName: node, Containers: []v1.Container{c}, InitContainers: []v1.Container{*c.DeepCopy()},
+	p.Spec = v1.PodSpec{NodeName: node, SecurityContext: &v1.PodSecurityContext{}, Containers: []v1.Container{c}, InitContainers: []v1.Container{*c.DeepCopy()},
 		Volumes: []v1.Volume{
 			{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}},
 			{Name: "kube-api-access", VolumeSource: v1.VolumeSource{Projected: projected}},
@@ -47,7 +47,7 @@ func TestTrim(t *testing.T) {
 			for _, c := range []*v1.Container{&want.Spec.Containers[0], &want.Spec.InitContainers[0]} {
 				c.Command, c.Env, c.VolumeMounts = nil, nil, nil
 			}
-			want.Spec.Volumes = want.Spec.Volumes[:1]
+			want.Spec.Volumes, want.Spec.SecurityContext = want.Spec.Volumes[:1], nil
 		}
 		got, err := Trim(started(node))
 		if err != nil || !apiequality.Semantic.DeepEqual(got, want) {

@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
 )
@@ -77,10 +78,11 @@ func (c *Cycle) Clone() *Cycle {
 // Place is where the node is in the scheduler's list; NoPlace for a copy of it.
 func (c *Cycle) Place(node fwk.NodeInfo) int { return c.snapshot.place(node) }
 
-// Fit asks whether the node has slots for the pod. It returns what it is short of, nil if it has them.
-func (c *Cycle) Fit(node fwk.NodeInfo) *ledger.Shortfall {
+// Fit asks whether the node, which has the place, has slots for the pod. It returns what it is short of, nil if
+// it has them.
+func (c *Cycle) Fit(node fwk.NodeInfo, place int) *ledger.Shortfall {
 	asItIs := len(c.released) == 0 && len(c.expected) == 0
-	if place := c.Place(node); asItIs && place != NoPlace {
+	if asItIs && place != NoPlace {
 		if !c.view.Looked(place) {
 			c.cache.mu.RLock()
 			c.view.Look(place)
@@ -118,6 +120,23 @@ func (c *Cycle) draft(node string) *ledger.Draft {
 		draft.Reserve(node, c.expected[uid])
 	}
 	return draft
+}
+
+// KubecriAway is kubecripods.Away of the node, which has the place: it is not looked for again among the node's pods
+// until the node or these change.
+func (c *Cycle) KubecriAway(node fwk.NodeInfo, place int) bool {
+	if place == NoPlace {
+		return kubecripods.Away(node)
+	}
+	there := &c.snapshot.kubecri[place]
+	if there.Load() == node.GetGeneration() {
+		return false
+	}
+	away := kubecripods.Away(node)
+	if !away {
+		there.Store(node.GetGeneration())
+	}
+	return away
 }
 
 // ScoreInputs are how well the nodes at the places can serve the pod.

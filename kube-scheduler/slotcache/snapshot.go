@@ -1,6 +1,8 @@
 package slotcache
 
 import (
+	"sync/atomic"
+
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -14,11 +16,14 @@ type snapshot struct {
 	list   []fwk.NodeInfo
 	nodes  *ledger.NodeList
 	places map[*framework.NodeInfo]int32
+	// kubecri are the generations of the nodes when no kubecri was away, by place.
+	kubecri []atomic.Int64
 }
 
 func newSnapshot(list []fwk.NodeInfo) *snapshot {
 	names := make([]string, len(list))
-	r := &snapshot{list: list, places: make(map[*framework.NodeInfo]int32, len(list))}
+	r := &snapshot{list: list, places: make(map[*framework.NodeInfo]int32, len(list)),
+		kubecri: make([]atomic.Int64, len(list))}
 	for i, node := range list {
 		names[i] = node.Node().Name
 		if info, ok := node.(*framework.NodeInfo); ok {
