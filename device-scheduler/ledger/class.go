@@ -8,7 +8,7 @@ import (
 	"github.com/google/btree"
 )
 
-// unreached is the class of nodes that reach nothing.
+// unreached is the class of nodes that reach nothing. It is not changed.
 var unreached = &class{}
 
 // classOf returns what the node reaches; nil is a node that is not known.
@@ -100,32 +100,26 @@ func by[K comparable](devices []*device, of func(*device) K) map[K][]*device {
 // devices. If there was no such class it returns a new one, of this node alone, whose groups
 // are yet those of the node before.
 func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *class) {
-	from, key := conf.classOf(n), setKey{}
-	if from == unreached {
-		from = nil
-	} else {
-		key = from.key
-	}
+	from := conf.classOf(n)
+	key := from.key
 	for _, d := range devices {
 		key = key.toggled(keyOf(d.name))
 	}
 	to := conf.classes[key]
 	if to == nil && key != (setKey{}) {
-		if from != nil && len(from.nodes) == 1 {
+		if len(from.nodes) == 1 {
 			conf.rekey(from, key)
 			return from
 		}
 		conf.classNo++
 		alone = &class{id: conf.classNo, key: key}
 		conf.classes[key] = alone
-		if from != nil {
-			for _, g := range from.groups {
-				alone.link(g)
-			}
+		for _, g := range from.groups {
+			alone.link(g)
 		}
 		to = alone
 	}
-	if from != nil {
+	if from != unreached {
 		if from.nodes = remove(from.nodes, n); len(from.nodes) == 0 {
 			conf.dropClass(from)
 		}
