@@ -30,7 +30,8 @@ func started(node string) *v1.Pod {
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"KubeDevice/DeviceInfo": "{}"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
-	p.Spec = v1.PodSpec{NodeName: node, SecurityContext: &v1.PodSecurityContext{}, Containers: []v1.Container{c}, InitContainers: []v1.Container{*c.DeepCopy()},
+	p.Spec = v1.PodSpec{NodeName: node, SecurityContext: &v1.PodSecurityContext{},
+		Containers: []v1.Container{c}, InitContainers: []v1.Container{*c.DeepCopy()},
 		Volumes: []v1.Volume{
 			{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}},
 			{Name: "kube-api-access", VolumeSource: v1.VolumeSource{Projected: projected}},
