@@ -131,10 +131,10 @@ func (f *fitting) take(p *problem, a Assignment) {
 	}
 	for _, named := range []bool{true, false} { // in the order in which they were chosen
 		for i, w := range p.Wants {
-			asked := &p.wants[i]
+			name := p.wants[i].container.Name
 			for n, got := range w.Got {
 				if named == (w.Instance != nil) {
-					a[asked.container.Name] = append(a[asked.container.Name], assignment.Grant{Resource: asked.Name, Ordinal: n,
+					a[name] = append(a[name], assignment.Grant{Resource: p.wants[i].Name, Ordinal: n,
 						Slot: slot.Name{Instance: got.Instance.Name, Index: got.Instance.Slots[got.Slot].Index}})
 				}
 			}

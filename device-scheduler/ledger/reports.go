@@ -24,7 +24,8 @@ func identityOf(d *v1alpha1.Device, node string) identity {
 
 // report returns what the node says of the device.
 func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
-	about := about{unique.Make(of.Configuration.Namespace), maphash.Comparable(l.seed, identityOf(of, n.name)), of.Shared}
+	about := about{unique.Make(of.Configuration.Namespace), maphash.Comparable(l.seed, identityOf(of, n.name)),
+		of.Shared}
 	kept := of.Unschedulable || of.Gone
 	d := l.device(of.Instance())
 	if d.config == nil {
