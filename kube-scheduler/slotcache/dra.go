@@ -21,20 +21,12 @@ func (b *Cache) ResourceClaimHandler() cache.ResourceEventHandler {
 	return draHandler(b, v1alpha1.AllocatedInstances)
 }
 
-// draHandler follows the objects of which instances returns some.
+// draHandler follows objects by the Instances that they name, of which most name none.
 func draHandler[T metav1.Object](b *Cache, instances func(T) []string) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{
-		FilterFunc: func(obj any) bool {
-			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = d.Obj
-			}
-			return len(instances(obj.(T))) > 0
-		},
-		Handler: informer.Handler(
-			func(o T) { b.setDRA(o, instances(o)) },
-			func(o T) { b.setDRA(o, nil) },
-			func(before, now T) bool { return slices.Equal(instances(before), instances(now)) }),
-	}
+	return informer.Handler(
+		func(o T) { b.setDRA(o, instances(o)) },
+		func(o T) { b.setDRA(o, nil) },
+		func(before, now T) bool { return slices.Equal(instances(before), instances(now)) })
 }
 
 // setDRA enters the Instances that an object of DRA's names now.
