@@ -24,8 +24,7 @@ func identityOf(d *v1alpha1.Device, node string) identity {
 
 // report returns what the node says of the device.
 func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
-	about := about{unique.Make(of.Configuration.Namespace), maphash.Comparable(l.seed, identityOf(of, n.name)),
-		of.Shared}
+	about := about{unique.Make(of.Configuration.Namespace), maphash.Comparable(l.seed, identityOf(of, n.name))}
 	kept := of.Unschedulable || of.Gone
 	d := l.device(of.Instance())
 	if d.config == nil {
@@ -45,7 +44,7 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 			return r
 		}
 	}
-	*at = &report{about: about, kept: kept, device: d}
+	*at = &report{about: about, shared: of.Shared, kept: kept, device: d}
 	return *at
 }
 

@@ -210,11 +210,12 @@ type sliceRecord struct {
 // Reports of one Instance that are of several devices contradict each other: only those of one count.
 type report struct {
 	about
+	shared bool
 	// kept is set where nodes give no slots of the device: it is unschedulable, or gone. Their claims count.
 	kept   bool
+	nodes  int32 // whose slices list it; 0 if it is kept
 	device *device
 	next   *report        // the device's
-	nodes  int32          // whose slices list it; 0 if it is kept
 	listed []*sliceRecord // the slices that list it, the oldest first
 }
 
@@ -222,7 +223,6 @@ type report struct {
 type about struct {
 	namespace unique.Handle[string] // of the Configuration
 	id        uint64                // see identity
-	shared    bool
 }
 
 // podRecord is a pod and the slots it holds.
