@@ -13,13 +13,16 @@ import (
 
 // identity tells devices apart. Local ones of two nodes are two, though their ids be
 // equal.
-type identity struct{ id, node string }
+type identity struct {
+	id, node string
+	shared   bool
+}
 
 func identityOf(d *v1alpha1.Device, node string) identity {
 	if d.Shared {
-		return identity{id: d.ID}
+		return identity{id: d.ID, shared: true}
 	}
-	return identity{d.ID, node}
+	return identity{id: d.ID, node: node}
 }
 
 // report returns what the node says of the device.
