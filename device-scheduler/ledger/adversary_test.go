@@ -90,7 +90,7 @@ func TestArbitraryObjects(t *testing.T) {
 					h.Preempt(Pack, node, h.On(node))
 				}
 				l.DoubleAllocations()
-				l.Handover(text.Draw(t, "handed over"))
+				l.Handovers()
 				l.SlotCounts()
 				l.Ignored()
 			},
@@ -115,7 +115,7 @@ func TestArbitraryObjects(t *testing.T) {
 				l.DeleteConfiguration(namespace, k.name)
 			}
 		}
-		if left := len(l.slices) + len(l.kept) + len(l.nodes) + len(l.devices) + len(l.configs) +
+		if left := len(l.slices) + len(l.nodes) + len(l.devices) + len(l.configs) +
 			len(l.dra.instances); left > 0 {
 			t.Fatalf("%d things are left of objects that are deleted", left)
 		}

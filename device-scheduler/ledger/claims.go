@@ -15,9 +15,6 @@ func (l *Ledger) SetClaim(c *v1alpha1.SlotClaim) Event {
 	}
 	d := l.device(name.Instance)
 	s := d.know(name.Index)
-	if has := s.claim; has != nil && has.uid == string(c.UID) && has.holder == c.Spec.Holder && has.node.name == c.Spec.NodeName {
-		return Event{}
-	}
 	n := l.node(c.Spec.NodeName)
 	n.claims++
 	return l.replaceClaim(d, s, &claim{uid: strings.Clone(string(c.UID)), holder: strings.Clone(c.Spec.Holder),

@@ -8,7 +8,7 @@ import (
 	"github.com/google/btree"
 )
 
-// unreached is the class of nodes that reach nothing.
+// unreached is the class of nodes that reach nothing. It is not changed.
 var unreached = &class{}
 
 // classOf returns what the node reaches; nil is a node that is not known.
@@ -33,23 +33,38 @@ func nodesOf(classes iter.Seq[*class], together int) []string {
 
 func (c *class) reaches(g *group) bool { return g != nil && slices.Contains(c.groups, g) }
 
+// has is what nodes of the class have of the device, or of all for nil, whoever holds it.
+func (c *class) has(d *device) supply {
+	switch {
+	case d == nil:
+		return c.supply
+	case c.reaches(d.group):
+		return d.supply()
+	}
+	return supply{}
+}
+
 func (c *class) link(g *group) {
 	c.groups, g.classes = append(c.groups, g), append(g.classes, c)
 	c.add(g.supply)
-	g.settleOwner()
 }
 
 func (c *class) unlink(g *group) {
 	c.groups, g.classes = remove(c.groups, g), remove(g.classes, c)
 	c.add(supply{}.minus(g.supply))
-	g.settleOwner()
 }
 
-// settleOwners is to be called when the class has got or lost nodes.
-func (c *class) settleOwners() {
+// alone reports whether the class is one node, and no other one reaches the group.
+func (c *class) alone(g *group) bool { return len(c.nodes) == 1 && len(g.classes) == 1 }
+
+// own counts the free slots of the Instances that the class's only node reaches, and no other.
+func (c *class) own() (free int) {
 	for _, g := range c.groups {
-		g.settleOwner()
+		if c.alone(g) {
+			free += g.free
+		}
 	}
+	return free
 }
 
 func (c *class) toggle(g *group) {
@@ -85,36 +100,28 @@ func by[K comparable](devices []*device, of func(*device) K) map[K][]*device {
 // devices. If there was no such class it returns a new one, of this node alone, whose groups
 // are yet those of the node before.
 func (conf *configRecord) reclassify(n *nodeRecord, devices []*device) (alone *class) {
-	from, key := conf.classOf(n), setKey{}
-	if from == unreached {
-		from = nil
-	} else {
-		key = from.key
-	}
+	from := conf.classOf(n)
+	key := from.key
 	for _, d := range devices {
 		key = key.toggled(keyOf(d.name))
 	}
 	to := conf.classes[key]
 	if to == nil && key != (setKey{}) {
-		if from != nil && len(from.nodes) == 1 {
+		if len(from.nodes) == 1 {
 			conf.rekey(from, key)
 			return from
 		}
 		conf.classNo++
 		alone = &class{id: conf.classNo, key: key}
 		conf.classes[key] = alone
-		if from != nil {
-			for _, g := range from.groups {
-				alone.link(g)
-			}
+		for _, g := range from.groups {
+			alone.link(g)
 		}
 		to = alone
 	}
-	if from != nil {
+	if from != unreached {
 		if from.nodes = remove(from.nodes, n); len(from.nodes) == 0 {
 			conf.dropClass(from)
-		} else if len(from.nodes) == 1 {
-			from.settleOwners()
 		}
 	}
 	conf.enter(to, n)
@@ -128,9 +135,6 @@ func (conf *configRecord) enter(c *class, nodes ...*nodeRecord) {
 	}
 	if c != nil {
 		c.nodes = append(c.nodes, nodes...)
-		if len(c.nodes)-len(nodes) < 2 {
-			c.settleOwners()
-		}
 	}
 }
 

@@ -48,8 +48,12 @@ var commands = map[string]struct {
 	}},
 	// Which Instances the other allocator has yet.
 	"handover": {"name", "", func(s *story, c step) string {
-		_, instances := s.Handover(c.name)
-		return cmp.Or(strings.Join(instances, " "), "none")
+		for _, h := range s.Handovers() {
+			if h.Configuration.Name == c.name {
+				return cmp.Or(strings.Join(h.Held, " "), "none")
+			}
+		}
+		return "not handed over"
 	}},
 	// The pod is bound to a node that chooses slots itself.
 	"keep-until-claimed": {"pod node", containers, func(s *story, c step) string {

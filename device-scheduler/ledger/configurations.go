@@ -90,9 +90,6 @@ func (l *Ledger) chooseOwner(conf *configRecord) Event {
 		event.add(u.settle())
 	}
 	event.Owners = append(event.Owners, conf.name)
-	if l.handsOver(conf) {
-		event.Handover = append(event.Handover, conf.name)
-	}
 	for _, other := range l.configs { // those whose name may be that of an Instance of this one
 		if akriv0.MayNameInstanceOf(conf.name, other.name) && len(other.configurations) > 0 {
 			event.add(l.chooseOwner(other))

@@ -23,11 +23,10 @@ func (l *Ledger) SetSlice(s *v1alpha1.DeviceSlice) (Event, []error) {
 		l.slices[r.name] = r
 	}
 	r.uid, r.version = strings.Clone(string(s.UID)), strings.Clone(s.ResourceVersion)
-	reports, kept, errs := l.read(r.node, s)
+	reports, errs := l.read(r.node, s)
 	l.totals.unsound += len(errs) - r.unsound
 	r.unsound = len(errs)
 	u.replace(r, reports)
-	u.keep(r, kept)
 	event := u.done()
 	for _, report := range reports {
 		if err := l.leftOut(r.node, report); err != nil {
@@ -51,50 +50,26 @@ func (l *Ledger) DeleteSlice(name string) Event {
 // drop removes a slice.
 func (u *update) drop(s *sliceRecord) {
 	u.replace(s, nil)
-	u.keep(s, nil)
 	u.totals.unsound -= s.unsound
 	s.node.slices = slices.DeleteFunc(s.node.slices, func(o *sliceRecord) bool { return o == s })
 	delete(u.slices, s.name)
 	u.dropNode(s.node)
 }
 
-// read finds what the slice reports, and says what is wrong with the rest. Of kept devices,
-// those that are unschedulable or gone, the node has no slots to give, as if they were not
-// there; pods that hold some hold them, and so do claims.
-func (l *Ledger) read(n *nodeRecord, s *v1alpha1.DeviceSlice) (reports, kept []*report, errs []error) {
+// read finds what the slice reports, and says what is wrong with the rest. Of devices that are
+// kept the node has no slots to give, as if they were not there; pods that hold some hold them,
+// and so do claims.
+func (l *Ledger) read(n *nodeRecord, s *v1alpha1.DeviceSlice) (reports []*report, errs []error) {
 	reports = make([]*report, 0, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
 		device := &s.Spec.Devices[i]
 		if err := device.Check(n.name); err != nil {
 			errs = append(errs, err)
-		} else if device.Unschedulable || device.Gone {
-			if r := l.report(n, device); !slices.Contains(kept, r) {
-				kept = append(kept, r)
-			}
 		} else if r := l.report(n, device); !slices.Contains(reports, r) {
 			reports = append(reports, r)
 		}
 	}
-	return reports, kept, errs
-}
-
-// keep has the slice keep other devices.
-func (u *update) keep(s *sliceRecord, kept []*report) {
-	if slices.Equal(s.kept, kept) {
-		return
-	}
-	gone, added := without(s.kept, kept), without(kept, s.kept)
-	s.kept = kept
-	for _, r := range gone {
-		if u.kept[r] = remove(u.kept[r], s); len(u.kept[r]) == 0 {
-			delete(u.kept, r)
-		}
-		u.touched[r.device] = true
-	}
-	for _, r := range added {
-		u.kept[r] = append(u.kept[r], s)
-		u.touched[r.device] = true
-	}
+	return reports, errs
 }
 
 // replace has the slice report something else.
@@ -112,8 +87,8 @@ func (u *update) replace(s *sliceRecord, reports []*report) {
 		r.list(s)
 		u.touched[r.device] = true
 	}
-	elsewhere := func(r *report) bool { return s.node.lists(r, s) }
-	gone, added = slices.DeleteFunc(gone, elsewhere), slices.DeleteFunc(added, elsewhere)
+	asBefore := func(r *report) bool { return r.kept || s.node.lists(r, s) }
+	gone, added = slices.DeleteFunc(gone, asBefore), slices.DeleteFunc(added, asBefore)
 	for _, r := range gone {
 		r.nodes--
 	}

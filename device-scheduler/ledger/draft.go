@@ -6,8 +6,8 @@ import (
 )
 
 // Draft is a what-if view of the ledger: the ledger with some pods taken away or
-// added, and with what Fit has chosen so far. It writes nothing to the ledger
-// and must not outlive the ledger's next change. Not safe for concurrent use.
+// added, and with what Fit has chosen so far. It writes nothing to the ledger. What it has
+// of a device stays as it was when that was first asked for. Not safe for concurrent use.
 type Draft struct {
 	ledger   *Ledger
 	strategy Strategy

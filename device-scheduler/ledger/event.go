@@ -3,8 +3,6 @@ package ledger
 import (
 	"slices"
 
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -22,8 +20,6 @@ type Event struct {
 	Displaced []string
 	// Owners are the names that another Configuration may own now, or none, or the same one changed.
 	Owners []string
-	// Handover are the Configurations whose status.allocator may be wrong now: see Ledger.Handover.
-	Handover []string
 }
 
 func (e *Event) add(other Event) {
@@ -31,7 +27,6 @@ func (e *Event) add(other Event) {
 	e.Preemptible = append(e.Preemptible, other.Preemptible...)
 	e.Displaced = append(e.Displaced, other.Displaced...)
 	e.Owners = append(e.Owners, other.Owners...)
-	e.Handover = append(e.Handover, other.Handover...)
 }
 
 // freed records the device if more of its slots are free, or only their nominees' to take, than
@@ -98,7 +93,6 @@ func (l *Ledger) count(d *device, s *slotState, event *Event) {
 	if c := s.claim; c != nil {
 		c.counts = l.claimFacts(d, s.index, c.node).Counts()
 	}
-	held := s.counted.heldAsSlot
 	if taken := l.countUse(d, s) && s.index < d.capacity; taken != d.taken.has(s.index) {
 		step := 1
 		if taken {
@@ -109,11 +103,6 @@ func (l *Ledger) count(d *device, s *slotState, event *Event) {
 		}
 		if d.exists() && s.index < d.capacity && !d.withheld {
 			d.nfree += step
-		}
-	}
-	if held != s.counted.heldAsSlot {
-		if conf := l.configs[v1alpha1.DeviceConfiguration(d.name)]; conf.goesTo(akriv0.AllocatorDRA) {
-			event.Handover = append(event.Handover, conf.name)
 		}
 	}
 	before := s.access

@@ -6,26 +6,21 @@ import (
 	"github.com/kubeslot/kubeslot/device-scheduler/slotsearch"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
-
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 )
 
 // Fit chooses slots on the node for all of the pod's containers, or says what is missing.
 // What it chose is taken in the draft; after a Shortfall the draft is of no more use.
 // The slots of one Configuration do not depend on those of another: slotsearch chooses them.
 func (dr *Draft) Fit(node string, req *Request) (Assignment, *Shortfall) {
-	f := &fitting{Draft: dr, node: dr.ledger.nodes[node], name: node, req: req, spans: req.spans()}
-	for i := range req.Containers {
-		for _, r := range req.Containers[i].Resources {
-			conf, d := dr.ledger.resource(r.Name)
-			if conf == nil {
-				return nil, dr.ledger.unknown(req.Containers[i].Name, r)
-			}
-			f.want(conf, d, i, r)
-		}
+	demands, unknown := dr.ledger.demands(req)
+	if unknown != nil {
+		return nil, unknown
 	}
-	a := make(Assignment, len(req.Containers))
-	for _, p := range f.problems {
+	f := &fitting{Draft: dr, node: dr.ledger.nodes[node], name: node}
+	spans, a := req.spans(), make(Assignment, len(req.Containers))
+	for i := range demands {
+		p := f.problem(&demands[i])
+		p.Spans, p.Budget = spans, req.Budget
 		if shortfall := f.solve(p); shortfall != nil {
 			return nil, shortfall
 		}
@@ -56,63 +51,48 @@ func (dr *Draft) Reserve(node string, req *Request) {
 // fitting is one run of Fit.
 type fitting struct {
 	*Draft
-	node     *nodeRecord // nil if it is not known: it reaches nothing
-	name     string      // of the node
-	req      *Request
-	spans    []slotsearch.Span
-	problems []*problem
+	node *nodeRecord // nil if it is not known: it reaches nothing
+	name string      // of the node
 }
 
-// problem is what the pod asks for of one Configuration.
+// problem is a demand as slotsearch solves it: one Want for each of its wants.
 type problem struct {
 	slotsearch.Problem
-	config *configRecord
-	asked  []ResourceRequest // as the wants
-	slots  int               // of all wants
+	*demand
 }
 
-// want adds a request of a container, for the device if it names one, to the problem of its
-// Configuration.
-func (f *fitting) want(conf *configRecord, d *device, container int, r ResourceRequest) {
-	at := slices.IndexFunc(f.problems, func(p *problem) bool { return p.config == conf })
-	if at < 0 {
-		at = len(f.problems)
-		f.problems = append(f.problems, &problem{config: conf,
-			Problem: slotsearch.Problem{Unique: conf.unique(), Spans: f.spans, Order: f.strategy.order,
-				Budget: f.req.Budget}})
-	}
-	p := f.problems[at]
-	w := &slotsearch.Want{Container: container, Count: r.Count}
-	if d != nil {
-		w.Instance = p.named(f, d)
-	}
-	p.Wants, p.asked, p.slots = append(p.Wants, w), append(p.asked, r), p.slots+r.Count
-}
-
-// named returns a device that the pod asks for by name.
-func (p *problem) named(f *fitting, d *device) *slotsearch.Instance {
-	for _, in := range p.Instances {
-		if in.Of == d {
-			return in
+// problem states the demand, with the devices that it names.
+func (f *fitting) problem(dm *demand) *problem {
+	p := &problem{slotsearch.Problem{Unique: dm.config.unique(), Order: f.strategy.order}, dm}
+	for _, d := range dm.named {
+		in := &slotsearch.Instance{Name: d.name, Of: d}
+		if d.reachedBy(f.node) {
+			in.Free, in.UsedOnNode = f.nfree(d), f.usedOnNode(d)
 		}
+		p.Instances = append(p.Instances, in)
 	}
-	in := &slotsearch.Instance{Name: d.name, Of: d}
-	if d.reachedBy(f.node) {
-		in.Free, in.UsedOnNode = f.nfree(d), f.usedOnNode(p, d)
+	wants := make([]slotsearch.Want, len(dm.wants))
+	p.Wants = make([]*slotsearch.Want, len(wants))
+	for i := range wants {
+		w := &dm.wants[i]
+		wants[i].Container, wants[i].Count = w.index, w.Count
+		if w.device != nil {
+			wants[i].Instance = p.Instances[slices.Index(dm.named, w.device)]
+		}
+		p.Wants[i] = &wants[i]
 	}
-	p.Instances = append(p.Instances, in)
-	return in
+	return p
 }
 
 // usedOnNode reports whether uniqueness keeps all pods on the node from the device, unless
 // they ask for it by name.
-func (f *fitting) usedOnNode(p *problem, d *device) bool {
-	return p.Unique == akriv0.UniquePerNode && f.clOnNode(d, f.name) > 0
+func (f *fitting) usedOnNode(d *device) bool {
+	return d.config.oncePerNode() && f.clOnNode(d, f.name) > 0
 }
 
 // solve finds the slots for a problem.
 func (f *fitting) solve(p *problem) *Shortfall {
-	if slices.ContainsFunc(p.Wants, func(w *slotsearch.Want) bool { return w.Instance == nil }) {
+	if p.most > 0 {
 		f.enterFree(p)
 	}
 	slices.SortFunc(p.Instances, p.Order)
@@ -126,14 +106,8 @@ func (f *fitting) solve(p *problem) *Shortfall {
 			own += w.Found()
 		}
 	}
-	has := p.config.classOf(f.node).supply
-	if short.Instance != nil {
-		if has = (supply{}); short.Instance.Of.(*device).reachedBy(f.node) {
-			has = short.Instance.Of.(*device).supply()
-		}
-	}
-	s := p.config.shortfall(has, f.req.Containers[short.Container].Name, p.asked[slices.Index(p.Wants, short)],
-		short.Instance != nil, own)
+	w := p.wants[slices.Index(p.Wants, short)]
+	s := p.config.shortfall(p.config.classOf(f.node).has(w.device), w, own)
 	if p.GaveUp {
 		s.Reason = SearchLimit
 	}
@@ -157,10 +131,10 @@ func (f *fitting) take(p *problem, a Assignment) {
 	}
 	for _, named := range []bool{true, false} { // in the order in which they were chosen
 		for i, w := range p.Wants {
-			name := f.req.Containers[w.Container].Name
+			name := p.wants[i].container.Name
 			for n, got := range w.Got {
 				if named == (w.Instance != nil) {
-					a[name] = append(a[name], assignment.Grant{Resource: p.asked[i].Name, Ordinal: n,
+					a[name] = append(a[name], assignment.Grant{Resource: p.wants[i].Name, Ordinal: n,
 						Slot: slot.Name{Instance: got.Instance.Name, Index: got.Instance.Slots[got.Slot].Index}})
 				}
 			}
@@ -171,12 +145,8 @@ func (f *fitting) take(p *problem, a Assignment) {
 // enterFree enters the devices with free slots that the node reaches. Of those in one group, and of those that the
 // draft has changed, it enters only the first: one for each slot, and for each device that the pod has by name.
 func (f *fitting) enterFree(p *problem) {
-	named := len(p.Instances)
-	most := p.slots + named
-	serves := func(d *device) bool {
-		return !f.usedOnNode(p, d) &&
-			!slices.ContainsFunc(p.Instances[:named], func(in *slotsearch.Instance) bool { return in.Of == d })
-	}
+	most := p.slots + len(p.named)
+	serves := func(d *device) bool { return !f.usedOnNode(d) && !slices.Contains(p.named, d) }
 	instance := func(d *device, free int) *slotsearch.Instance {
 		return &slotsearch.Instance{Name: d.name, Free: free, Of: d}
 	}

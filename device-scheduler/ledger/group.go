@@ -19,25 +19,6 @@ func (s supply) minus(o supply) supply {
 // inOrder is the order of Spread. Pack walks back up from the fewest free slots.
 func inOrder(a, b *device) bool { return Spread.compare(a.nfree, a.name, b.nfree, b.name) < 0 }
 
-// add counts for the node, too, that alone reaches the group.
-func (g *group) add(o supply) {
-	if g.supply.add(o); g.owner != nil {
-		g.owner.own += o.free
-	}
-}
-
-// settleOwner finds the group's owner after a change of who reaches it.
-func (g *group) settleOwner() {
-	if g.owner != nil {
-		g.owner.own -= g.free
-		g.owner = nil
-	}
-	if len(g.classes) == 1 && len(g.classes[0].nodes) == 1 {
-		g.owner = g.classes[0]
-		g.owner.own += g.free
-	}
-}
-
 const btreeDegree = 16
 
 // supply is what the device gives, nothing while no node reaches it.

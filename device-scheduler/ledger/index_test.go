@@ -49,21 +49,15 @@ func checkIndex(t failer, l *Ledger, conf *configRecord, members map[*group][]*d
 	}
 	inClasses := 0
 	for key, c := range conf.classes {
-		want, devices, own := supply{}, setKey{}, 0
+		want, devices := supply{}, setKey{}
 		for _, g := range c.groups {
 			if conf.groups[g.key] != g || !slices.Contains(g.classes, c) {
 				t.Fatalf("nodes reach a group that does not know")
 			}
 			want.add(g.supply)
-			if len(g.classes) == 1 && len(c.nodes) == 1 {
-				own += g.free
-			}
 			for _, d := range members[g] {
 				devices = devices.toggled(keyOf(d.name))
 			}
-		}
-		if own != c.own {
-			t.Fatalf("%d nodes count %d free slots as their own, want %d", len(c.nodes), c.own, own)
 		}
 		if want != c.supply || devices != key || c.key != key || len(c.nodes) == 0 || len(c.groups) == 0 {
 			t.Fatalf("%d nodes with %d groups count %+v, want %+v", len(c.nodes), len(c.groups), c.supply, want)

@@ -52,7 +52,7 @@ func (n *nodeRecord) reportsOf(conf *configRecord) []*report {
 	var all []*report
 	for _, s := range n.slices {
 		for _, r := range s.reports {
-			if r.device.config == conf && (len(r.listed) == 1 || !slices.Contains(all, r)) {
+			if r.device.config == conf && !r.kept && (len(r.listed) == 1 || !slices.Contains(all, r)) {
 				all = append(all, r)
 			}
 		}
@@ -76,26 +76,24 @@ func (l *Ledger) keeps(n *nodeRecord, d *device) bool {
 	if d.config.discovers() {
 		return d.kept && n.selected(d.config.owner)
 	}
-	return l.anyKept(d, func(r *report) bool {
-		inSlice := func(s *sliceRecord) bool { return slices.Contains(s.kept, r) }
-		return len(l.kept[r]) > 0 && slices.ContainsFunc(n.slices, inSlice) && l.refuses(n, r) == nil
-	})
+	return d.anyKept(func(r *report) bool { return n.lists(r, nil) && l.refuses(n, r) == nil })
 }
 
 // discoveredKept reports whether a node that spec.discovery selects lists the device though it
 // gives no slots of it.
 func (l *Ledger) discoveredKept(d *device) bool {
-	return d.config.discovers() && l.anyKept(d, func(r *report) bool {
-		return slices.ContainsFunc(l.kept[r], func(s *sliceRecord) bool {
+	return d.config.discovers() && d.anyKept(func(r *report) bool {
+		return slices.ContainsFunc(r.listed, func(s *sliceRecord) bool {
 			return s.node.selected(d.config.owner) && l.refuses(s.node, r) == nil
 		})
 	})
 }
 
-// anyKept reports whether one of the device's reports is so; where one counts, that one.
-func (l *Ledger) anyKept(d *device, so func(*report) bool) bool {
+// anyKept reports whether one of the device's kept reports is so; where another report counts, one of
+// the same device.
+func (d *device) anyKept(so func(*report) bool) bool {
 	for r := d.reports; r != nil; r = r.next {
-		if (d.accepted == nil || d.accepted == r) && so(r) {
+		if r.kept && (d.accepted == nil || d.accepted.about == r.about) && so(r) {
 			return true
 		}
 	}

@@ -48,7 +48,7 @@ type leaving struct {
 // PotentialVictims finds the pods of lower priority that hold slots of what is asked for. It looks at each pod
 // once, so that many nodes can be asked after that; if no priority is lower, only at pods that are being deleted.
 func (l *Ledger) PotentialVictims(req *Request) *PotentialVictims {
-	demands := l.demands(req)
+	demands, _ := l.demands(req)
 	if slices.ContainsFunc(demands, func(dm demand) bool { return dm.config.heldBelow(req.Priority) }) {
 		return l.leaving(req, demands, l.pods)
 	}
@@ -191,7 +191,8 @@ type Preemption struct {
 
 // Preempt is PotentialVictims.Preempt where one node is asked.
 func (l *Ledger) Preempt(strategy Strategy, node string, req *Request, candidates []Victim) *Preemption {
-	return l.leaving(req, l.demands(req), l.terminating).Preempt(strategy, node, candidates)
+	demands, _ := l.demands(req)
+	return l.leaving(req, demands, l.terminating).Preempt(strategy, node, candidates)
 }
 
 // Preempt finds which of the candidates have to go for the request to fit the

@@ -25,7 +25,8 @@ func TestVictims(t *testing.T) {
 		for range 8 {
 			req := drawRequest(t, Pod{UID: "vip", Name: "vip", Priority: int32(rapid.IntRange(1, 4).Draw(t, "priority"))})
 			req.Containers = append(req.Containers, needs(t))
-			distinct := l.distinct(worldNodes, l.demands(req))
+			demands, _ := l.demands(req)
+			distinct := l.distinct(worldNodes, demands)
 			var best, bestDistinct *Preemption
 			for _, node := range worldNodes {
 				candidates := l.PotentialVictims(req).On(node)
@@ -67,7 +68,8 @@ func TestDistinct(t *testing.T) {
 	check := func(resource string, want ...string) {
 		t.Helper()
 		req := &Request{Containers: []ContainerRequest{{Resources: []ResourceRequest{{Name: full(resource), Count: 1}}}}}
-		if got := l.distinct([]string{"b", "c", "a"}, l.demands(req)); !slices.Equal(got, want) {
+		demands, _ := l.demands(req)
+		if got := l.distinct([]string{"b", "c", "a"}, demands); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", resource, got, want)
 		}
 	}

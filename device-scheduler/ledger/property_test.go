@@ -33,8 +33,6 @@ type world struct {
 	wants map[string]*Request
 	lists []*NodeList // of views
 	made  int         // objects so far, for their UIDs
-	// handovers are what the ledger said of them after the last step, by Configuration.
-	handovers map[string]string
 }
 
 var worldNodes = []string{"a", "b", "c"}
@@ -52,7 +50,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{prober: newProber(t), api: newAPI(), strategy: rapid.SampledFrom([]Strategy{Spread, Pack}).Draw(t, "strategy"),
 			assumed: map[string]scheduled{}, late: map[string]scheduled{}, foreign: map[string]bool{},
-			wants: map[string]*Request{}, handovers: map[string]string{}}
+			wants: map[string]*Request{}}
 		for _, config := range []string{"cam", "gps"} {
 			w.setConfiguration(configurationOf(config, drawUnique(t)))
 		}

@@ -13,18 +13,22 @@ import (
 
 // identity tells devices apart. Local ones of two nodes are two, though their ids be
 // equal.
-type identity struct{ id, node string }
+type identity struct {
+	id, node string
+	shared   bool
+}
 
 func identityOf(d *v1alpha1.Device, node string) identity {
 	if d.Shared {
-		return identity{id: d.ID}
+		return identity{id: d.ID, shared: true}
 	}
-	return identity{d.ID, node}
+	return identity{id: d.ID, node: node}
 }
 
 // report returns what the node says of the device.
 func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
-	id := maphash.Comparable(l.seed, identityOf(of, n.name))
+	about := about{unique.Make(of.Configuration.Namespace), maphash.Comparable(l.seed, identityOf(of, n.name))}
+	kept := of.Unschedulable || of.Gone
 	d := l.device(of.Instance())
 	if d.config == nil {
 		d.config = l.config(of.Configuration.Name)
@@ -39,18 +43,21 @@ func (l *Ledger) report(n *nodeRecord, of *v1alpha1.Device) *report {
 	}
 	at := &d.reports
 	for ; *at != nil; at = &(*at).next {
-		if r := *at; r.id == id && r.shared == of.Shared && r.namespace.Value() == of.Configuration.Namespace {
+		if r := *at; r.about == about && r.kept == kept {
 			return r
 		}
 	}
-	*at = &report{device: d, namespace: unique.Make(of.Configuration.Namespace), id: id, shared: of.Shared}
+	*at = &report{about: about, shared: of.Shared, kept: kept, device: d}
 	return *at
 }
 
-// leftOut returns an error if the node's report does not count, although its
+// leftOut returns an error if the node's report does not count, although it gives slots and its
 // Configuration is known.
 func (l *Ledger) leftOut(n *nodeRecord, r *report) error {
 	d := r.device
+	if r.kept {
+		return nil
+	}
 	why := l.refuses(n, r)
 	if why == nil && d.accepted != r {
 		why = errors.New("another device has its name; " +
@@ -175,7 +182,7 @@ func (l *Ledger) choose(d *device) *report {
 	var chosen *report
 	var has v1alpha1.Contender
 	for r := d.reports; r != nil; r = r.next {
-		if c := l.contender(r); c.Nodes > 0 && (chosen == nil || c.Compare(has) < 0) {
+		if c := l.contender(r); !r.kept && c.Nodes > 0 && (chosen == nil || c.Compare(has) < 0) {
 			chosen, has = r, c
 		}
 	}
@@ -207,8 +214,7 @@ func (l *Ledger) contender(r *report) v1alpha1.Contender {
 func (u *update) done() Event {
 	for d := range u.touched {
 		u.forgetReports(d)
-		several := d.reports != nil && d.reports.next != nil
-		if !several && !u.unaccepted[d] {
+		if !u.unaccepted[d] && !d.contested() {
 			continue
 		}
 		if r := u.choose(d); r != d.accepted {
@@ -234,6 +240,17 @@ func (u *update) done() Event {
 	return u.settle()
 }
 
+// contested reports whether nodes give slots of several devices under the name.
+func (d *device) contested() bool {
+	giving := 0
+	for r := d.reports; r != nil; r = r.next {
+		if !r.kept {
+			giving++
+		}
+	}
+	return giving > 1
+}
+
 // notCounted is how many nodes' reports of the device do not count, although its
 // Configuration is known.
 func (d *device) notCounted() int32 {
@@ -250,7 +267,7 @@ func (d *device) notCounted() int32 {
 // forgetReports drops those that no slice lists any more.
 func (l *Ledger) forgetReports(d *device) {
 	for at := &d.reports; *at != nil; {
-		if len((*at).listed) == 0 && len(l.kept[*at]) == 0 {
+		if len((*at).listed) == 0 {
 			*at = (*at).next
 		} else {
 			at = &(*at).next

@@ -30,18 +30,15 @@ func (v *View) ScoreInputs(places []int) []ScoreInput {
 
 // add adds what nodes of the class have for one part of a request.
 func (in *ScoreInput) add(w want, at *class) {
-	slots, free, local := at.slots, at.free, at.own
-	if d := w.device; d != nil {
-		slots, free, local = 0, 0, 0
-		if at.reaches(d.group) {
-			slots, free = d.capacity, d.nfree
-			if d.group.owner == at {
-				local = d.nfree
-			}
-		}
+	has, local := at.has(w.device), 0
+	switch {
+	case w.device == nil:
+		local = at.own()
+	case has.slots > 0 && at.alone(w.device.group):
+		local = has.free
 	}
-	if slots > 0 {
-		in.Free += float64(free) / float64(slots)
+	if has.slots > 0 {
+		in.Free += float64(has.free) / float64(has.slots)
 		in.Local += min(1, float64(local)/float64(w.Count))
 	}
 }

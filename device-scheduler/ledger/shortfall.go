@@ -78,11 +78,11 @@ func (l *Ledger) unknown(container string, r ResourceRequest) *Shortfall {
 	return s
 }
 
-// shortfall says why a request of the Configuration, or of one device by its name, cannot be served where
-// nodes have so much. The pod's other requests take so many slots that could serve it.
-func (conf *configRecord) shortfall(has supply, container string, r ResourceRequest, byName bool, own int) *Shortfall {
-	s := &Shortfall{Container: container, Resource: r.Name, Needed: r.Count, Unique: conf.unique(),
-		InstanceLevel: byName, Own: own,
+// shortfall says why the want cannot be served where nodes have so much. The pod's other requests take so many slots
+// that could serve it.
+func (conf *configRecord) shortfall(has supply, w want, own int) *Shortfall {
+	s := &Shortfall{Container: w.container.Name, Resource: w.Name, Needed: w.Count, Unique: conf.unique(),
+		InstanceLevel: w.device != nil, Own: own,
 		Instances: has.instances, Slots: has.slots, Free: has.free, Withheld: has.withheld}
 	most := s.Slots
 	if s.Unique != "" {
@@ -91,7 +91,7 @@ func (conf *configRecord) shortfall(has supply, container string, r ResourceRequ
 	switch {
 	case s.Instances == 0:
 		s.Reason = NotReachable
-	case r.Count > most:
+	case w.Count > most:
 		s.Reason = Impossible
 	default:
 		s.Reason = Held

@@ -12,7 +12,7 @@ type SlotCounts struct {
 }
 
 func (s *slotState) use() slotUse {
-	use := slotUse{ignoredClaim: s.claim != nil && !s.claim.counts, heldAsSlot: s.heldAsSlot()}
+	use := slotUse{ignoredClaim: s.claim != nil && !s.claim.counts}
 	switch {
 	case len(s.holders) > 1:
 		use.as = doublyAllocated

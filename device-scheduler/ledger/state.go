@@ -23,7 +23,6 @@ type Ledger struct {
 	terminating map[string]*podRecord // those of the pods that are being deleted
 	// nominations keep slots for pods that preemption made room for, by UID.
 	nominations map[string]*nomination
-	kept        map[*report][]*sliceRecord // the slices that keep a report; most are kept by none
 	// doublyAllocated are the slots that several pods hold.
 	doublyAllocated map[slot.Name]*slotState
 	seed            maphash.Seed // of the hashes of devices' ids
@@ -44,10 +43,9 @@ func New() *Ledger {
 		terminating: map[string]*podRecord{},
 
 		nominations:     map[string]*nomination{},
-		kept:            map[*report][]*sliceRecord{},
 		doublyAllocated: map[slot.Name]*slotState{},
 		seed:            maphash.MakeSeed(),
-		dra:             dra{objects: map[string][]string{}, instances: map[string]map[string]int{}},
+		dra:             dra{objects: map[string][]string{}, instances: map[string]int{}},
 	}
 }
 
@@ -138,7 +136,6 @@ type claim struct {
 type slotUse struct {
 	as           uint8
 	ignoredClaim bool
-	heldAsSlot   bool
 }
 
 const (
@@ -168,7 +165,6 @@ type group struct {
 	supply
 	key     setKey   // of the nodes
 	classes []*class // of the nodes
-	owner   *class   // that of the only node, nil if there are several
 	order   *btree.BTreeG[*device]
 	// nominated are the Instances with slots that wait for the pods which they are nominated for.
 	nominated []*device
@@ -180,7 +176,6 @@ type group struct {
 // its groups have, for Filter is asked about hundreds of nodes for each pod.
 type class struct {
 	supply
-	own    int    // free slots of the Instances that no other node reaches
 	id     uint64 // never another one's
 	key    setKey // of the Instances
 	nodes  []*nodeRecord
@@ -208,23 +203,26 @@ type sliceRecord struct {
 	created            time.Time
 	node               *nodeRecord
 	reports            []*report // each once
-	// kept are of devices that the slice lists and gives no slots of: those that are
-	// unschedulable, or gone. Claims of the node count.
-	kept    []*report
-	unsound int // devices that are not what they say
+	unsound            int       // devices that are not what they say
 }
 
 // report is what an Instance is, as nodes say. All slices that say the same share it.
-// Reports of one Instance contradict each other: only one of them counts.
+// Reports of one Instance that are of several devices contradict each other: only those of one count.
 type report struct {
-	device    *device
-	next      *report               // the device's
+	about
+	shared bool
+	// kept is set where nodes give no slots of the device: it is unschedulable, or gone. Their claims count.
+	kept   bool
+	nodes  int32 // whose slices list it; 0 if it is kept
+	device *device
+	next   *report        // the device's
+	listed []*sliceRecord // the slices that list it, the oldest first
+}
+
+// about is the device that a report is of.
+type about struct {
 	namespace unique.Handle[string] // of the Configuration
 	id        uint64                // see identity
-	shared    bool
-	nodes     int32 // whose slices list it
-	// listed are the slices that list it, and not as one of kept, the oldest first.
-	listed []*sliceRecord
 }
 
 // podRecord is a pod and the slots it holds.

@@ -239,9 +239,6 @@ func (s *story) happened(g Event, said ...string) string {
 	if len(g.Displaced) > 0 {
 		out = append(out, "displaced: "+list(g.Displaced))
 	}
-	if len(g.Handover) > 0 {
-		out = append(out, "handover: "+list(g.Handover))
-	}
 	if len(out) == 0 {
 		return "no event"
 	}

@@ -103,7 +103,8 @@ func (l *Ledger) appendLike(like []byte, demands []demand, node string) []byte {
 // View prepares the request for the nodes of the list. It keeps their numbers in the list: to be called like a
 // change of the ledger.
 func (l *Ledger) View(req *Request, list *NodeList) *View {
-	return &View{ledger: l, demands: l.demands(req), numbers: l.numbersOf(list),
+	demands, _ := l.demands(req)
+	return &View{ledger: l, demands: demands, numbers: l.numbersOf(list),
 		rows: make([]atomic.Pointer[row], len(list.names)/pageSize+1), lacks: map[lack]*Shortfall{}}
 }
 
@@ -117,7 +118,7 @@ func (v *View) shortfallOf(number int32) *Shortfall {
 		if dm.enough(at) {
 			continue
 		}
-		has := dm.on(at)
+		has := at.has(dm.device)
 		switch want := dm.shortOf(at, has); {
 		case want >= 0: // many nodes lack the same
 			key := lack{i, want, has.instances, has.slots, has.free, has.withheld}
@@ -144,6 +145,7 @@ type demand struct {
 	pod    Pod
 	wants  []want
 	named  []*device // that wants name, each once
+	slots  int       // of all wants
 	// Of any Instances the wants are for so many slots: the most that a container has, and what those have
 	// that run together in the end. 0 if all name one.
 	most, together int
@@ -155,35 +157,36 @@ type demand struct {
 }
 
 type want struct {
+	index     int // of the container
 	container *ContainerRequest
 	ResourceRequest
 	device *device // nil for any
 }
 
-// demands are by Configuration, in the order of the request; none if a resource is unknown.
-func (l *Ledger) demands(req *Request) []demand {
+// demands are by Configuration, in the order of the request; none if a resource is unknown, as the Shortfall says.
+func (l *Ledger) demands(req *Request) ([]demand, *Shortfall) {
 	var all []demand
 	for i := range req.Containers {
 		for _, r := range req.Containers[i].Resources {
 			conf, d := l.resource(r.Name)
 			if conf == nil {
-				return nil
+				return nil, l.unknown(req.Containers[i].Name, r)
 			}
 			at := slices.IndexFunc(all, func(dm demand) bool { return dm.config == conf })
 			if at < 0 {
 				at, all = len(all), append(all, demand{config: conf, pod: req.Pod})
 			}
-			all[at].add(want{&req.Containers[i], r, d})
+			all[at].add(want{i, &req.Containers[i], r, d})
 		}
 	}
 	for i := range all {
 		all[i].decide()
 	}
-	return all
+	return all, nil
 }
 
 func (dm *demand) add(w want) {
-	dm.wants = append(dm.wants, w)
+	dm.wants, dm.slots = append(dm.wants, w), dm.slots+w.Count
 	switch {
 	case w.device == nil:
 		dm.most = max(dm.most, w.Count)
@@ -215,37 +218,26 @@ func (dm *demand) mayFit(slots, instances int) bool {
 
 // decide finds what the demand needs. Where it decides something, Fit does the same by choosing slots.
 func (dm *demand) decide() {
-	sum, single, simple := 0, true, true
+	single, simple := true, true
 	for _, w := range dm.wants {
-		sum, single = sum+w.Count, single && w.Count == 1
+		single = single && w.Count == 1
 		simple = simple && w.device == nil && w.container.Role == App
 	}
 	unique, first := dm.config.unique(), dm.wants[0]
 	switch one := len(dm.wants) == 1; {
 	case one && first.device != nil:
-		dm.device, dm.need, dm.tells = first.device, sum, true
+		dm.device, dm.need, dm.tells = first.device, dm.slots, true
 	case !one && !simple: // containers may use one slot in turn, or leave no choice to others
 	case unique == "", unique == akriv0.UniquePerContainer && single:
-		dm.ofSlots, dm.need, dm.tells = true, sum, true
+		dm.ofSlots, dm.need, dm.tells = true, dm.slots, true
 	case one, unique == akriv0.UniquePerPod:
-		dm.need, dm.tells = sum, unique != akriv0.UniquePerNode // the node's other pods may have them
+		dm.need, dm.tells = dm.slots, unique != akriv0.UniquePerNode // the node's other pods may have them
 	}
 }
 
 // enough reports whether it is plain that the demand fits: it is looked at hundreds of nodes for each pod.
 func (dm *demand) enough(at *class) bool {
 	return dm.tells && dm.device == nil && (at.offers >= dm.need || dm.ofSlots && at.free >= dm.need)
-}
-
-// on is what nodes of the class have for the demand, whoever holds it.
-func (dm *demand) on(at *class) supply {
-	switch d := dm.device; {
-	case d == nil:
-		return at.supply
-	case at.reaches(d.group):
-		return d.supply()
-	}
-	return supply{}
 }
 
 // shortOf returns the first want that nodes of the class cannot serve, by what they have; below 0 if there is
@@ -300,6 +292,5 @@ func (dm *demand) shortfall(short int, has supply) *Shortfall {
 	for _, w := range dm.wants[:short] {
 		own += w.Count
 	}
-	w := dm.wants[short]
-	return dm.config.shortfall(has, w.container.Name, w.ResourceRequest, w.device != nil, own)
+	return dm.config.shortfall(has, dm.wants[short], own)
 }

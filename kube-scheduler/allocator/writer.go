@@ -15,15 +15,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 )
 
 const (
-	// period is the least time between two writes of one Configuration.
+	// period is the time between two looks, and so the least between two writes of one Configuration.
 	period = time.Second
 	// maxRetry bounds the time between two attempts to write one, and the rate of log lines if they fail.
 	maxRetry = 30 * time.Second
@@ -35,49 +37,32 @@ const (
 
 // Writer writes status.allocator.
 type Writer struct {
-	queue workqueue.TypedRateLimitingInterface[string] // names of Configurations
+	Client versioned.Interface
+	// Handovers returns those that this scheduler has to write.
+	Handovers func() []ledger.Handover
 }
 
-// New makes a Writer.
-func New() *Writer {
-	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](period, maxRetry)
-	return &Writer{workqueue.NewTypedRateLimitingQueue(retries)}
-}
-
-// Changed has the Configuration of the name looked at, soon: what changes within a period is one write. It
-// does not block.
-func (w *Writer) Changed(configuration string) { w.queue.AddAfter(configuration, period) }
-
-// Handover returns the Configuration in force that has the name, nil for none, and the Instances that the
-// allocator has yet which its spec does not name; false while that is not known, or not this process's to say.
-type Handover func(configuration string) (c *akriv0.Configuration, held []string, known bool)
-
-// Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context, client versioned.Interface, handover Handover) {
-	context.AfterFunc(ctx, w.queue.ShutDown)
-	for {
-		name, ended := w.queue.Get()
-		if ended {
-			return
-		}
-		c, held, known := handover(name)
-		var err error
-		switch {
-		case !known:
-			w.Changed(name) // until this scheduler leads
-		case c != nil:
-			err = write(ctx, client, c, held)
-		}
-		if err == nil {
-			w.queue.Forget(name)
-		} else {
-			w.queue.AddRateLimited(name)
-			if !apierrors.IsConflict(err) { // which somebody else's write is enough for
+// Run writes until ctx ends. What cannot be written is tried again, later and later.
+func (w *Writer) Run(ctx context.Context) {
+	retries := flowcontrol.NewBackOff(period, maxRetry)
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for _, h := range w.Handovers() {
+			name, now := h.Configuration.Name, time.Now()
+			if retries.IsInBackOffSinceUpdate(name, now) {
+				continue
+			}
+			err := write(ctx, w.Client, h.Configuration, h.Held)
+			if err == nil {
+				retries.DeleteEntry(name)
+				continue
+			}
+			retries.Next(name, now)
+			if !apierrors.IsConflict(err) && ctx.Err() == nil { // somebody else's write is enough for a conflict
 				klog.FromContext(ctx).Error(err, "Cannot write who gives a Configuration's devices; it is tried again")
 			}
 		}
-		w.queue.Done(name)
-	}
+		retries.GC()
+	}, period)
 }
 
 // write writes the status if it is another. The API server refuses the write if the Configuration has changed

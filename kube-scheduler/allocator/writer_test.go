@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned/fake"
 )
 
 // rig has the Configuration cam, and a ledger that says which Instances are held.
 type rig struct {
-	*Writer
 	t      *testing.T
 	client *fake.Clientset
 	mu     sync.Mutex
@@ -42,20 +42,19 @@ func newRig(t *testing.T, allocator akriv0.Allocator, now *akriv0.AllocatorStatu
 	c := &akriv0.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cam", ResourceVersion: "7"}}
 	c.Spec.Allocator, c.Status.Allocator = allocator, now
 	c.Status.Nodes = 3
-	r := &rig{Writer: New(), t: t, client: fake.NewSimpleClientset(c), leads: true}
-	r.run(t.Context())
-	return r
+	return &rig{t: t, client: fake.NewSimpleClientset(c), leads: true}
 }
 
 func (r *rig) run(ctx context.Context) {
-	go r.Run(ctx, r.client, func(name string) (*akriv0.Configuration, []string, bool) {
+	w := &Writer{Client: r.client, Handovers: func() []ledger.Handover {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if name != "cam" {
-			return nil, nil, r.leads
+		if !r.leads {
+			return nil
 		}
-		return r.configuration(), r.held, r.leads
-	})
+		return []ledger.Handover{{Configuration: r.configuration(), Held: r.held}}
+	}}
+	go w.Run(ctx)
 }
 
 func (r *rig) configuration() *akriv0.Configuration {
@@ -112,10 +111,8 @@ func TestStatus(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, test.allocator, test.now)
 				r.set(true, test.held...)
-				for range 3 {
-					r.Changed("cam")
-					time.Sleep(2 * period)
-				}
+				r.run(t.Context())
+				time.Sleep(6 * period)
 				c := r.configuration()
 				if got := c.Status.Allocator; !reflect.DeepEqual(got, test.want) {
 					t.Errorf("status.allocator is %+v, want %+v", got, test.want)
@@ -135,10 +132,9 @@ func TestStatus(t *testing.T) {
 func TestWritesOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, akriv0.AllocatorDRA, nil)
+		r.run(t.Context())
 		for i := range 100 {
 			r.set(true, fmt.Sprintf("cam-%06d", i))
-			r.Changed("cam")
-			r.Changed("unknown")
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(period)
@@ -163,7 +159,7 @@ func TestTriesAgain(t *testing.T) {
 			return fails.Load(), nil, err
 		})
 		r.set(true, "cam-1")
-		r.Changed("cam")
+		r.run(t.Context())
 		time.Sleep(10 * time.Second)
 		if n := len(r.patches()); n < 3 || n > 5 {
 			t.Errorf("%d attempts in 10 s", n)
@@ -188,7 +184,8 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, akriv0.AllocatorDRA, nil)
 		r.set(false)
-		r.Changed("cam")
+		killed, kill := context.WithCancel(t.Context())
+		r.run(killed)
 		time.Sleep(10 * period)
 		if got := r.patches(); len(got) > 0 {
 			t.Errorf("a scheduler that does not lead writes %v", got)
@@ -199,19 +196,13 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			t.Errorf("the new leader writes %v", r.patches())
 		}
 
-		killed, kill := context.WithCancel(t.Context())
-		r.Writer = New()
-		r.run(killed)
-		r.set(true, "cam-1")
-		r.Changed("cam")
 		kill()
+		r.set(true, "cam-1")
 		time.Sleep(2 * period)
 		if len(r.patches()) != 1 {
 			t.Errorf("a killed scheduler writes: %v", r.patches())
 		}
-		r.Writer = New()
 		r.run(t.Context())
-		r.Changed("cam")
 		time.Sleep(2 * period)
 		if got := r.configuration().Status.Allocator; !reflect.DeepEqual(got.Held, r.held) {
 			t.Errorf("held are %v", got.Held)

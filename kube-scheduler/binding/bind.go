@@ -47,7 +47,7 @@ func (b *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 				node, status.AsError()))
 		}
 	}
-	if !p.assigns {
+	if p.annotations == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	annotations := maps.Clone(p.annotations)

@@ -17,11 +17,10 @@ const stateKey = "kubeslot.io/binding"
 // parts are what plugins contributed for a node, and the assignment that they make up.
 // It never changes.
 type parts struct {
-	by          map[string]part   // by plugin; nil for none
+	by          map[string]part   // by plugin, of those that have one
 	step        Step              // nil if there is nothing to do before the Binding
 	info        *types.PodInfo    // with the node's name
-	assigns     bool              // some plugin has a part
-	annotations map[string]string // of info, and that its containers require the plugin
+	annotations map[string]string // of info, and that its containers require the plugin; nil if no plugin has a part
 }
 
 // part is what one plugin gives, by container.
@@ -47,15 +46,14 @@ func (b *Binder) Contribute(state fwk.CycleState, pod *v1.Pod, node, plugin stri
 			p.step = before.step
 		}
 	}
-	p.by[plugin] = gives
+	if p.by[plugin] = gives; gives == nil {
+		delete(p.by, plugin)
+	}
 	var err error
 	if p.info, err = merge(pod, node, p.by); err != nil {
 		return err
 	}
-	for _, one := range p.by {
-		p.assigns = p.assigns || one != nil
-	}
-	if p.assigns {
+	if len(p.by) > 0 {
 		if p.annotations, err = b.encode(pod, p.info); err != nil {
 			return err
 		}

@@ -18,20 +18,17 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 		return status
 	}
 	place := c.Place(node)
-	if shortfall := c.Fit(node, place, p.args.Strategy); shortfall != nil {
+	if shortfall := c.Fit(node, place); shortfall != nil {
 		c.meet(waitreason.Of(shortfall))
 		return c.status(shortfall)
 	}
-	if !c.Passed(node, place) {
-		if status := c.Unadvertised(node); status != nil {
-			c.meet(waitreason.NotAdvertised)
-			return status
-		}
-		if kubecripods.Away(node) {
-			c.wait.Meet(waitreason.KubecriAway) // also when others are imagined away: it could preempt there
-			return kubecripods.Refused()
-		}
-		c.Passes(node, place)
+	if status := c.Unadvertised(node); status != nil {
+		c.meet(waitreason.NotAdvertised)
+		return status
+	}
+	if c.KubecriAway(node, place) {
+		c.wait.Meet(waitreason.KubecriAway) // also when others are imagined away: it could preempt there
+		return kubecripods.Refused()
 	}
 	c.meet(waitreason.SlotsFree)
 	return nil

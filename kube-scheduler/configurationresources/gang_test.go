@@ -293,8 +293,7 @@ func TestGangThatMightPreemptMany(t *testing.T) {
 	}
 }
 
-// A node has its generation still when upstream has put the first of a gang on it. What it
-// advertises is counted anew for the second.
+// What a node advertises is counted anew for the second of a gang: upstream has put the first on it.
 func TestGangCountsWhatNodesAdvertise(t *testing.T) {
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{features.GenericWorkload: true})
 	group, members := podGroup("g", 2, 0), gang("g", "g1", "g2")

@@ -13,7 +13,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	upstreampreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 )
 
@@ -97,23 +96,22 @@ func podsOf(group fwk.PodGroupInfo) []*v1.Pod {
 // nominatedNodes returns the nodes that the pods are nominated to since others were preempted for
 // them; nil unless each that asks for slots is, and some of these are not free yet: else they do not help.
 func (p *Plugin) nominatedNodes(pods []*v1.Pod) map[types.NamespacedName]*fwk.NominatingInfo {
-	nominated, ready := map[types.NamespacedName]*fwk.NominatingInfo{}, true
+	nominated, allReady := map[types.NamespacedName]*fwk.NominatingInfo{}, true
 	for _, pod := range pods {
 		node := pod.Status.NominatedNodeName
 		if req, _ := slotrequest.Of(pod); req != nil {
-			p.cache.Read(func(l *ledger.Ledger) {
-				node, ready = l.Nominated(string(pod.UID)), ready && l.Ready(string(pod.UID))
-			})
-			if node == "" {
+			var ready bool
+			if node, ready = p.cache.NominatedNode(pod.UID); node == "" {
 				return nil
 			}
+			allReady = allReady && ready
 		}
 		nominated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = &fwk.NominatingInfo{
 			NominatingMode:    fwk.ModeOverride,
 			NominatedNodeName: node,
 		}
 	}
-	if ready {
+	if allReady {
 		return nil
 	}
 	return nominated

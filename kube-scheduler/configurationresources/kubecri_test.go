@@ -117,6 +117,29 @@ func TestDoesNotPreemptWhileKubecriIsAway(t *testing.T) {
 	}
 }
 
+// What is known of a node's kubecri follows the node's pods from try to try.
+func TestKubecriGoesBetweenTries(t *testing.T) {
+	r, p, kubecri := newRig(t), pod("p", "1"), kubecriOn("node-a", v1.ConditionTrue)
+	shared(r.cache, "cam-000001")
+	r.know(p)
+	node := infoOf(inPod("node-a", "100"), kubecri)
+	nodes := []fwk.NodeInfo{node}
+	filter := func(what string, want fwk.Code) {
+		for range 2 {
+			state := framework.NewCycleState()
+			r.answered(p)
+			_, status := r.PreFilter(r.ctx, state, p, nodes)
+			wantStatus(t, "PreFilter", status, fwk.Success)
+			wantStatus(t, what, r.Filter(r.ctx, state, p, node), want)
+		}
+	}
+	filter("ready", fwk.Success)
+	check(node.RemovePod(klog.Background(), kubecri))
+	filter("gone", fwk.UnschedulableAndUnresolvable)
+	node.AddPodInfo(must(framework.NewPodInfo(kubecri)))
+	filter("back", fwk.Success)
+}
+
 // Kubecri goes from the node for which slots are kept: they are kept no longer, and the pod
 // gets them on another node.
 func TestNominationEndsWhenKubecriGoes(t *testing.T) {

@@ -26,12 +26,14 @@ package configurationresources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -43,11 +45,13 @@ import (
 	"github.com/kubeslot/kubeslot/kube-scheduler/binding"
 	"github.com/kubeslot/kubeslot/kube-scheduler/claims"
 	"github.com/kubeslot/kubeslot/kube-scheduler/config"
+	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
 	"github.com/kubeslot/kubeslot/kube-scheduler/preemption"
 	"github.com/kubeslot/kubeslot/kube-scheduler/recovery"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotcache"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
+	"github.com/kubeslot/kubeslot/types/client/restored"
 )
 
 // Name of the plugin in a KubeSchedulerConfiguration.
@@ -92,7 +96,7 @@ type Factory struct {
 	ObjectionTime time.Duration
 
 	mu     sync.Mutex
-	api    *restclient.Config // for all clients: it has the guard that slotcache.Start gives it
+	api    *restclient.Config // for all clients: it has the guard of restored backups
 	cache  *slotcache.Cache
 	claims *claims.Writer // nil until a profile has claimMode Scheduler
 }
@@ -113,26 +117,31 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	if err != nil {
 		return nil, err
 	}
-	logger := klog.FromContext(ctx).WithName(Name)
+	logger, core := klog.FromContext(ctx).WithName(Name), handle.SharedInformerFactory().Core().V1()
 	if f.cache == nil {
 		binding.RegisterMetrics()
 		claims.RegisterMetrics()
-		f.api = restclient.CopyConfig(handle.KubeConfig())
-		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
-		handover := allocator.New()
-		if f.cache, err = slotcache.Start(ctx, logger, handle, f.api, handover.Changed); err != nil {
+		if err := trimCaches(core); err != nil {
 			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
 		}
+		f.api = restclient.CopyConfig(handle.KubeConfig())
+		f.api.ContentType, f.api.AcceptContentTypes = "application/json", "application/json" // CRDs have no protobuf
+		guard := restored.New(f.api)
 		client, err := versioned.NewForConfig(f.api)
 		if err != nil {
-			return nil, fmt.Errorf("start plugin %s: make a client for status.allocator: %w", Name, err)
+			return nil, fmt.Errorf("start plugin %s: make a client for akri.sh and kubeslot.io: %w", Name, err)
 		}
-		go handover.Run(klog.NewContext(ctx, logger), client, f.cache.Handover)
+		if f.cache, err = slotcache.Start(ctx, logger, handle, client, guard); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", Name, err)
+		}
+		if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
+			writer := &allocator.Writer{Client: client, Handovers: f.cache.Handovers}
+			go writer.Run(klog.NewContext(ctx, logger))
+		}
 		evictor := &recovery.Evictor{Logger: logger, Client: handle.ClientSet(), Recorder: handle.EventRecorder(),
 			DoubleAllocations: f.cache.DoubleAllocations}
 		go evictor.Run(ctx)
 	}
-	core := handle.SharedInformerFactory().Core().V1()
 	p := &Plugin{
 		handle: handle, args: *args, cache: f.cache, pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
 		binder: &binding.Binder{Handle: handle, Signer: signer, Clock: clock.RealClock{},
@@ -155,6 +164,13 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	}
 	p.claims = f.claims
 	return p, nil
+}
+
+// trimCaches has the framework's informers keep less, which makes up for what the slot cache keeps. Upstream's
+// scheduler keeps the managed fields of nodes.
+func trimCaches(core coreinformers.Interface) error {
+	return errors.Join(core.Pods().Informer().SetTransform(informer.Trim),
+		core.Nodes().Informer().SetTransform(informer.Trim))
 }
 
 // Lead tells the plugins that the scheduler leads, which the framework does not: it is to be

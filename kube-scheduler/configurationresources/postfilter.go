@@ -22,12 +22,12 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	var ended *fwk.PostFilterResult // of a nomination; nil leaves the API's as it is
-	if node := p.cache.NominatedNode(pod.UID); node != "" {
+	if node, ready := p.cache.NominatedNode(pod.UID); node != "" {
 		if statuses.Get(node).Code() != fwk.UnschedulableAndUnresolvable {
 			p.cache.Queue.Reserved(pod.UID)
 			// Its victims are on their way out, or Filter gave up before it came to the node.
-			if c.Request.Budget.Spent() {
-				p.cache.RetryIfReady(pod.UID)
+			if ready && c.Request.Budget.Spent() {
+				p.cache.Queue.RetryLater(pod.UID)
 			}
 			return framework.NewPostFilterResultWithNominatedNode(node), nil
 		}

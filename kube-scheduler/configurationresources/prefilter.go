@@ -83,7 +83,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		wait.Meet(waitreason.Of(shortfall))
 		return nil, unresolvable(shortfall.String())
 	}
-	inCache := p.cache.NewCycle(pod, req, nodes, groupOf(state))
+	inCache := p.cache.NewCycle(pod, req, nodes, groupOf(state), p.args.Strategy)
 	for _, other := range away {
 		inCache.ImagineAway(other)
 	}

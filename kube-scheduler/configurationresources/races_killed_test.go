@@ -77,7 +77,7 @@ func TestSchedulerKilledWhilePreempting(t *testing.T) {
 			}
 			next := cameraRig(t, live...)
 			next.create(live...)
-			if kept := next.cache.NominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
+			if kept, _ := next.cache.NominatedNode("vip-uid"); (kept == node) != (at.evicted && at.written) {
 				t.Errorf("slots are kept on %q from the start", kept)
 			}
 			if free := at.gone && !at.written; next.mayTake("node-b") != free {

@@ -27,7 +27,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return status // a DeviceClass since PreFilter
 	}
 	if state.IsPodGroupSchedulingCycle() {
-		if shortfall := c.Join(node, p.args.Strategy); shortfall != nil {
+		if shortfall := c.Join(node); shortfall != nil {
 			return c.status(shortfall)
 		}
 		return nil

@@ -205,7 +205,7 @@ func (r *rig) wantFree(what, resource string, want int) {
 // wantKept wants slots to be kept on the node for the pod vip; for "" none.
 func (r *rig) wantKept(what, node string) {
 	r.Helper()
-	if got := r.cache.NominatedNode("vip-uid"); got != node {
+	if got, _ := r.cache.NominatedNode("vip-uid"); got != node {
 		r.Errorf("%s: slots are kept on %q, want %q", what, got, node)
 	}
 }

@@ -55,7 +55,7 @@ func TestFilterOfNodesThatComeAndGo(t *testing.T) {
 }
 
 // TestFilterOfWhatNodesAdvertise: what is left of it follows the node's pods and
-// its status, though it is remembered from pod to pod.
+// its status.
 func TestFilterOfWhatNodesAdvertise(t *testing.T) {
 	ctx := context.Background()
 	p, nodes := benchCluster(1, 8)

@@ -43,24 +43,18 @@ type batch[R any] struct {
 }
 
 // Record has the pods tried that an event may help.
-func (q *Queue[R]) Record(e Event) { q.record(e, "") }
+func (q *Queue[R]) Record(e Event) { q.GaveBack("", e) }
 
 // GaveBack is Record for what a pod that waits gave back that it had reserved in its last try. It is no news to the
 // pod itself, to others of its gang, which is reserved and given back as one, nor to pods
 // that were not rejected meanwhile.
 func (q *Queue[R]) GaveBack(uid types.UID, e Event) {
-	giver := ""
-	q.with(uid, func(w *waiting[R]) {
-		if w.reserved {
-			giver = w.giver
-		}
-	})
-	q.record(e, giver)
-}
-
-func (q *Queue[R]) record(e Event, giver string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	giver := ""
+	if w := q.pods[uid]; w != nil && w.reserved {
+		giver = w.giver
+	}
 	for _, key := range e.Freed {
 		if on := q.on(key, giver); on != nil {
 			on.free = true
@@ -115,13 +109,13 @@ func giverOf(pod *v1.Pod) string {
 	return string(pod.UID)
 }
 
-// Taken reports that a pod was given a slot of the key that was free. More important pods
-// that have not been activated for it yet may preempt that pod.
-func (q *Queue[R]) Taken(key string, s slot.Name) {
+// Taken reports that a pod was given slots of the key that were free. More important pods
+// that have not been activated for them yet may preempt that pod.
+func (q *Queue[R]) Taken(key string, slots ...slot.Name) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.events[key]; e != nil && e.free {
 		e.changes++
-		e.preemptible.Insert(s)
+		e.preemptible.Insert(slots...)
 	}
 }

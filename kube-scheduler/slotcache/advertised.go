@@ -29,14 +29,9 @@ func (b *Cache) Advertisable(pod *v1.Pod) map[v1.ResourceName]int64 {
 type amount struct {
 	name v1.ResourceName
 	n    int64
-	// freeAllocatable are what the snapshot's nodes have left of it; nil if only nodes in device-plugin mode
-	// advertise it, as they do for each Instance: as many slots as pods hold, and those that are free.
-	freeAllocatable freeAllocatable
-}
-
-// on is how much of the resource the node advertises, and how much of that its pods use.
-func (w *amount) on(node fwk.NodeInfo) (total, used int64) {
-	return node.GetAllocatable().GetScalarResources()[w.name], node.GetRequested().GetScalarResources()[w.name]
+	// kind is set for a Configuration's. Only nodes in device-plugin mode advertise others, as they do for each
+	// Instance: as many slots as pods hold, and those that are free.
+	kind bool
 }
 
 // Unadvertised reports why the node's kubelet would refuse the pod, although the ledger has
@@ -44,11 +39,14 @@ func (w *amount) on(node fwk.NodeInfo) (total, used int64) {
 // advertises it, and pods that did not come through this scheduler count there too.
 // (kubelet lifecycle/predicate.go)
 func (c *Cycle) Unadvertised(node fwk.NodeInfo) *fwk.Status {
-	chooses := v1alpha1.ChoosesSlots(node.Node())
-	for i := range c.amounts {
-		w := &c.amounts[i]
-		total, used := w.on(node)
-		if used+w.n <= total || w.freeAllocatable == nil && !chooses {
+	allocatable, requested := node.GetAllocatable().GetScalarResources(), node.GetRequested().GetScalarResources()
+	for _, w := range c.amounts {
+		total, used := allocatable[w.name], requested[w.name]
+		if used+w.n <= total {
+			continue
+		}
+		chooses := v1alpha1.ChoosesSlots(node.Node())
+		if !w.kind && !chooses {
 			continue
 		}
 		code := fwk.Unschedulable // pods that use it may be preempted, by DefaultPreemption

@@ -2,6 +2,7 @@ package slotcache
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -19,9 +20,6 @@ import (
 type Cache struct {
 	// Queue has the unbound pods by the resource names that they ask for.
 	Queue *requeue.Queue[*Waiting]
-	// HandoverChanged is called with the name of each Configuration of which Handover may answer something
-	// else, under a lock: it must not block. It is set before anything feeds the cache.
-	HandoverChanged func(configuration string)
 
 	logger  klog.Logger
 	clock   clock.WithDelayedExecution
@@ -38,7 +36,7 @@ type Cache struct {
 	// without mu.
 	choosing sync.Map
 
-	mu     countingLock
+	mu     sync.RWMutex
 	ledger *ledger.Ledger
 	// believableFrom is when new claims may be written: see Believable.
 	believableFrom time.Time
@@ -55,6 +53,9 @@ type Cache struct {
 	unclaimed      map[string]*unclaimed
 	unclaimedSoFar int
 	leads          bool
+	// handovers are as of the last time that they were asked for; changed is set when the ledger has changed since.
+	handovers []ledger.Handover
+	changed   atomic.Bool
 }
 
 // Read calls f with the ledger, which f must neither change nor keep.
@@ -87,6 +88,20 @@ func (b *Cache) DoubleAllocations() []*ledger.DoubleAllocation {
 		return nil
 	}
 	return b.ledger.DoubleAllocations()
+}
+
+// Handovers are those that this scheduler has to write, which DoubleAllocations would not hold back. One goroutine
+// may call it at a time.
+func (b *Cache) Handovers() []ledger.Handover {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.leads || !b.Synced() {
+		return nil
+	}
+	if b.changed.Swap(false) {
+		b.handovers = b.ledger.Handovers()
+	}
+	return b.handovers
 }
 
 // Synced reports whether the ledger has seen all that existed at start.

@@ -10,9 +10,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubeslot/kubeslot/device-scheduler/ledger"
+	"github.com/kubeslot/kubeslot/kube-scheduler/kubecripods"
 	"github.com/kubeslot/kubeslot/kube-scheduler/slotrequest"
 	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // Cycle is what one scheduling cycle asks of the cache: whether nodes of the scheduler's
@@ -36,15 +36,21 @@ type Cycle struct {
 	// group are the pods that are placed together with this one, nil when it is placed alone.
 	group  *Group
 	Joined ledger.Assignment // what Join gave last
-	drafts *drafts
+	// base is the ledger without what is imagined away, and whole is with what the group's members are to get, too.
+	// Both are kept from one node to the next: to make them anew each time would cost as much as nodes times pods.
+	// Of devices that they have seen they know no later change, like the scheduler's snapshot; who takes slots makes
+	// sure of them.
+	base  *ledger.Draft
+	whole *whole
 }
 
 // NewCycle prepares a cycle of the pod to ask the scheduler's nodes. The group is that which it
 // is placed with, or nil.
-func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group) *Cycle {
+func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo, group *Group,
+	strategy ledger.Strategy) *Cycle {
 	c := &Cycle{Request: req.WithNewBudget(), found: &sync.Map{}, cache: b,
 		released: map[string]bool{}, expected: map[string]*ledger.Request{},
-		group: group, drafts: &drafts{}}
+		group: group, base: b.ledger.Draft(strategy, req.Pod), whole: &whole{}}
 	amounts := slotrequest.Amounts(pod)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,11 +61,8 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 	c.view = b.ledger.View(c.Request, c.snapshot.nodes)
 	for _, resource := range slotrequest.Resources(req) {
 		name := v1.ResourceName(assignment.ResourcePrefix + resource)
-		w := amount{name: name, n: amounts[name]}
-		if _, kind := b.kinds.Load(resource); kind {
-			w.freeAllocatable = c.snapshot.freeAllocatableOf(name)
-		}
-		c.amounts = append(c.amounts, w)
+		_, kind := b.kinds.Load(resource)
+		c.amounts = append(c.amounts, amount{name: name, n: amounts[name], kind: kind})
 	}
 	return c
 }
@@ -67,7 +70,8 @@ func (b *Cache) NewCycle(pod *v1.Pod, req *ledger.Request, nodes []fwk.NodeInfo,
 // Clone is a Cycle in which other pods can be imagined.
 func (c *Cycle) Clone() *Cycle {
 	clone := *c
-	clone.released, clone.expected, clone.drafts = maps.Clone(c.released), maps.Clone(c.expected), &drafts{}
+	clone.released, clone.expected = maps.Clone(c.released), maps.Clone(c.expected)
+	clone.base, clone.whole = c.base.Fork(), &whole{}
 	return &clone
 }
 
@@ -76,7 +80,7 @@ func (c *Cycle) Place(node fwk.NodeInfo) int { return c.snapshot.place(node) }
 
 // Fit asks whether the node, which has the place, has slots for the pod. It returns what it is short of, nil if
 // it has them.
-func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *ledger.Shortfall {
+func (c *Cycle) Fit(node fwk.NodeInfo, place int) *ledger.Shortfall {
 	asItIs := len(c.released) == 0 && len(c.expected) == 0
 	if asItIs && place != NoPlace {
 		if !c.view.Looked(place) {
@@ -92,61 +96,48 @@ func (c *Cycle) Fit(node fwk.NodeInfo, place int, strategy ledger.Strategy) *led
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
 	if !asItIs || !c.group.empty() {
-		_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+		_, shortfall := c.draft(name).Fit(name, c.Request)
 		return shortfall
 	}
 	like := c.view.Like(name)
 	if known, ok := c.found.Load(like); ok {
 		return known.(*ledger.Shortfall)
 	}
-	_, shortfall := c.draft(name, strategy).Fit(name, c.Request)
+	_, shortfall := c.draft(name).Fit(name, c.Request)
 	c.found.Store(like, shortfall)
 	return shortfall
 }
 
 // draft is the ledger as the cycle imagines it when it asks the node. The caller holds the
 // slot cache's lock.
-func (c *Cycle) draft(node string, strategy ledger.Strategy) *ledger.Draft {
-	draft := c.drafts.of(c, strategy)
+func (c *Cycle) draft(node string) *ledger.Draft {
+	draft := c.base
+	if !c.group.empty() {
+		draft = c.whole.draftOf(c)
+	}
+	draft = draft.Fork()
 	for _, uid := range slices.Sorted(maps.Keys(c.expected)) {
 		draft.Reserve(node, c.expected[uid])
 	}
 	return draft
 }
 
-// Passed reports whether the node is as it was when it passed all of Filter, and advertises enough for this
-// pod, too.
-func (c *Cycle) Passed(node fwk.NodeInfo, place int) bool {
-	if !c.remembers(place) {
+// KubecriAway is kubecripods.Away of the node, which has the place: it is not looked for again among the node's pods
+// until the node or these change.
+func (c *Cycle) KubecriAway(node fwk.NodeInfo, place int) bool {
+	if place == NoPlace {
+		return kubecripods.Away(node)
+	}
+	there := &c.snapshot.kubecri[place]
+	if there.Load() == node.GetGeneration() {
 		return false
 	}
-	known := false
-	for i := range c.amounts {
-		if w := &c.amounts[i]; w.freeAllocatable != nil {
-			if !w.freeAllocatable.enough(place, node.GetGeneration(), w.n) {
-				return false
-			}
-			known = true
-		}
+	away := kubecripods.Away(node)
+	if !away {
+		there.Store(node.GetGeneration())
 	}
-	return known
+	return away
 }
-
-// Passes records that the node has passed all of Filter.
-func (c *Cycle) Passes(node fwk.NodeInfo, place int) {
-	if !c.remembers(place) || v1alpha1.ChoosesSlots(node.Node()) {
-		return
-	}
-	for i := range c.amounts {
-		if w := &c.amounts[i]; w.freeAllocatable != nil {
-			total, used := w.on(node)
-			w.freeAllocatable.remember(place, node.GetGeneration(), total-used)
-		}
-	}
-}
-
-// remembers is false for a pod of a group: a node has its generation still when one is put on it.
-func (c *Cycle) remembers(place int) bool { return place != NoPlace && c.group == nil }
 
 // ScoreInputs are how well the nodes at the places can serve the pod.
 func (c *Cycle) ScoreInputs(places []int) []ledger.ScoreInput {
@@ -166,7 +157,15 @@ func (c *Cycle) ImagineAway(pod *v1.Pod) {
 		return
 	}
 	c.released[uid] = true
-	c.drafts.follow(c, uid, (*ledger.Draft).Release)
+	c.imagine(c.base.Release, uid)
+}
+
+// imagine changes the base. No draft that was made of it may be in use.
+func (c *Cycle) imagine(change func(uid string), uid string) {
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	change(uid)
+	c.whole = &whole{}
 }
 
 // Imagine imagines a pod on the node that the cycle asks next: one that was imagined away, or
@@ -179,7 +178,7 @@ func (c *Cycle) Imagine(pod *v1.Pod) error {
 	}
 	if c.released[uid] {
 		delete(c.released, uid)
-		c.drafts.follow(c, uid, (*ledger.Draft).Return)
+		c.imagine(c.base.Return, uid)
 		return nil
 	}
 	if bound || c.cache.Holds(uid) {

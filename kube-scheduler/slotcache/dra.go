@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubeslot/kubeslot/kube-scheduler/informer"
-	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
@@ -22,20 +21,12 @@ func (b *Cache) ResourceClaimHandler() cache.ResourceEventHandler {
 	return draHandler(b, v1alpha1.AllocatedInstances)
 }
 
-// draHandler follows the objects of which instances returns some.
+// draHandler follows objects by the Instances that they name, of which most name none.
 func draHandler[T metav1.Object](b *Cache, instances func(T) []string) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{
-		FilterFunc: func(obj any) bool {
-			if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = d.Obj
-			}
-			return len(instances(obj.(T))) > 0
-		},
-		Handler: informer.Handler(
-			func(o T) { b.setDRA(o, instances(o)) },
-			func(o T) { b.setDRA(o, nil) },
-			func(before, now T) bool { return slices.Equal(instances(before), instances(now)) }),
-	}
+	return informer.Handler(
+		func(o T) { b.setDRA(o, instances(o)) },
+		func(o T) { b.setDRA(o, nil) },
+		func(before, now T) bool { return slices.Equal(instances(before), instances(now)) })
 }
 
 // setDRA enters the Instances that an object of DRA's names now.
@@ -43,17 +34,4 @@ func (b *Cache) setDRA(o metav1.Object, instances []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.record(b.ledger.SetDRA(string(o.GetUID()), instances))
-}
-
-// Handover returns the Configuration in force that has the name, nil for none, and the Instances that the
-// allocator has yet which its spec does not name: see Ledger.Handover. It reports false while this scheduler
-// does not lead, or does not know all holders.
-func (b *Cache) Handover(configuration string) (c *akriv0.Configuration, held []string, known bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if !b.leads || !b.Synced() {
-		return nil, nil, false
-	}
-	c, held = b.ledger.Handover(configuration)
-	return c, held, true
 }

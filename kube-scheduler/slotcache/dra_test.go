@@ -45,15 +45,13 @@ func resourceClaim(name, driver string, instances ...string) *resourceapi.Resour
 type handoverRig struct {
 	*testing.T
 	*Cache
-	camera  string
-	changed []string
+	camera string
 }
 
 func newHandoverRig(t *testing.T, sources ...cache.InformerSynced) *handoverRig {
 	hash := slot.InstanceHash("one", true, "", slot.ShortHash)
 	r := &handoverRig{T: t, Cache: New(klog.Background(), testclock.NewFakeClock(time.Now()), nil, sources...),
 		camera: slot.InstanceName("cam", hash)}
-	r.HandoverChanged = func(name string) { r.changed = append(r.changed, name) }
 	r.Lead()
 	r.SetConfiguration(configuration("cam"))
 	r.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Spec: v1alpha1.DeviceSliceSpec{
@@ -75,14 +73,17 @@ func (r *handoverRig) assume(pod *v1.Pod) bool {
 	return shortfall == nil
 }
 
-// wantHeld wants the hand-over to be of these, and to have been announced as changed, or not.
-func (r *handoverRig) wantHeld(what string, changed bool, want ...string) {
+// wantHeld wants the Configuration to be handed over, or not, while these are held.
+func (r *handoverRig) wantHeld(what string, handed bool, want ...string) {
 	r.Helper()
-	_, held, known := r.Handover("cam")
-	if !known || !slices.Equal(held, want) || slices.Contains(r.changed, "cam") != changed {
-		r.Errorf("%s: %v, known %v, said changed: %v; want %v, and %v", what, held, known, r.changed, want, changed)
+	var held []string
+	all := r.Handovers()
+	if len(all) > 0 {
+		held = all[0].Held
 	}
-	r.changed = nil
+	if (len(all) > 0) != handed || !slices.Equal(held, want) {
+		r.Errorf("%s: %+v; want it to be one: %v, of %v", what, all, handed, want)
+	}
 }
 
 // To DRA: no pod gets a slot, and the one that has one keeps it until it is gone.
@@ -130,12 +131,12 @@ func TestHandOverToSlots(t *testing.T) {
 	reserved.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Name: "pod"}}
 	claims.OnUpdate(has, reserved)
 	resources.OnUpdate(published, resourceSlice("published", v1alpha1.DRADriver))
-	r.wantHeld("allocated", false, r.camera)
+	r.wantHeld("allocated", true, r.camera)
 	if r.assume(asking("p", "cam")) {
 		t.Error("a pod was given a slot that DRA has allocated")
 	}
 	claims.OnDelete(cache.DeletedFinalStateUnknown{Key: "claim", Obj: reserved})
-	r.wantHeld("deallocated", true)
+	r.wantHeld("deallocated", false)
 	if !r.assume(asking("p", "cam")) {
 		t.Error("a pod gets no slot of a camera that nobody has")
 	}
@@ -145,13 +146,12 @@ func TestHandOverToSlots(t *testing.T) {
 func TestHandoverIsNotKnownAtFirst(t *testing.T) {
 	synced := false
 	r := newHandoverRig(t, func() bool { return synced })
-	if _, _, known := r.Handover("cam"); known {
-		t.Error("it is known before the ledger is in step")
-	}
+	toDRA := configuration("cam")
+	toDRA.Spec.Allocator = akriv0.AllocatorDRA
+	r.SetConfiguration(toDRA)
+	r.wantHeld("before the ledger is in step", false)
 	synced = true
-	r.wantHeld("in step", false)
+	r.wantHeld("in step", true)
 	r.leads = false
-	if _, _, known := r.Handover("cam"); known {
-		t.Error("it is known to who does not lead")
-	}
+	r.wantHeld("of who does not lead", false)
 }

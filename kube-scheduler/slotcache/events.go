@@ -9,28 +9,20 @@ import (
 )
 
 // record has the pods tried that an event of the ledger may help. The caller holds mu.
-func (b *Cache) record(event ledger.Event) {
-	b.Queue.Record(b.eventOf(event))
-	b.follow(event, "")
-}
+func (b *Cache) record(event ledger.Event) { b.gaveBack("", event) }
 
-// gaveBack is record for what the pod gave back that it had reserved or was nominated for.
-// The caller holds mu.
+// gaveBack is record for what the pod gave back that it had reserved or was nominated for. Pods are
+// tried, too, that lost what they were nominated for, or may take all of it now, but for this one. It
+// notes which Configurations are in force. The caller holds mu.
 func (b *Cache) gaveBack(pod types.UID, event ledger.Event) {
-	b.Queue.GaveBack(pod, b.eventOf(event))
-	b.follow(event, string(pod))
-}
-
-// follow has pods tried that lost what they were nominated for, or may take all of it now,
-// but for the one that gave it back. It notes which Configurations are in force, and tells whose
-// hand-over has changed. The caller holds mu.
-func (b *Cache) follow(event ledger.Event, giver string) {
+	b.changed.Store(true)
+	b.Queue.GaveBack(pod, requeue.Event{Freed: event.Freed, Preemptible: b.byResource(event.Preemptible)})
 	for _, uid := range event.Displaced {
 		b.Queue.RetryNow(types.UID(uid))
 	}
 	for _, resource := range event.Freed {
 		for _, uid := range b.ledger.ReadyFor(resource) {
-			if uid != giver && b.nominations[uid] != nil {
+			if uid != string(pod) && b.nominations[uid] != nil {
 				b.Queue.RetryNow(types.UID(uid))
 			}
 		}
@@ -38,20 +30,14 @@ func (b *Cache) follow(event ledger.Event, giver string) {
 	for _, name := range event.Owners {
 		b.noteKind(name)
 	}
-	for _, configuration := range event.Handover {
-		b.HandoverChanged(configuration)
-	}
 }
 
-// eventOf is an event of the ledger by resource. The caller holds mu.
-func (b *Cache) eventOf(event ledger.Event) requeue.Event {
-	by := requeue.Event{Freed: event.Freed}
-	for _, s := range event.Preemptible {
+// byResource are the slots by the resources that pods ask for them by. The caller holds mu.
+func (b *Cache) byResource(slots []slot.Name) map[string][]slot.Name {
+	by := map[string][]slot.Name{}
+	for _, s := range slots {
 		for _, resource := range b.ledger.Resources(s.Instance) {
-			if by.Preemptible == nil {
-				by.Preemptible = map[string][]slot.Name{}
-			}
-			by.Preemptible[resource] = append(by.Preemptible[resource], s)
+			by[resource] = append(by[resource], s)
 		}
 	}
 	return by
@@ -60,10 +46,8 @@ func (b *Cache) eventOf(event ledger.Event) requeue.Event {
 // taken tells the queue that a pod has got slots that were free, or is nominated for
 // them. The caller holds mu.
 func (b *Cache) taken(a ledger.Assignment) {
-	for _, s := range a.Slots() {
-		for _, resource := range b.ledger.Resources(s.Instance) {
-			b.Queue.Taken(resource, s)
-		}
+	for resource, slots := range b.byResource(a.Slots()) {
+		b.Queue.Taken(resource, slots...)
 	}
 }
 

@@ -31,10 +31,10 @@ func (g *Group) empty() bool { return g == nil || len(g.members) == 0 }
 
 // Join gives the cycle's pod what it needs on the node beside those that have joined before, or
 // says what is missing. Assume is to get what it gave: the pods of a composite group are reserved in any order.
-func (c *Cycle) Join(node string, strategy ledger.Strategy) *ledger.Shortfall {
+func (c *Cycle) Join(node string) *ledger.Shortfall {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
-	a, shortfall := c.draft(node, strategy).Fit(node, c.Request.WithNewBudget())
+	a, shortfall := c.draft(node).Fit(node, c.Request.WithNewBudget())
 	if shortfall == nil {
 		c.group.members = append(c.group.members, member{c.Request.UID, node, a})
 		c.group.changes++
@@ -49,55 +49,24 @@ func (c *Cycle) Leave() {
 	c.group.changes++
 }
 
-// drafts are what a cycle chooses slots in. They are kept from one node to the next, and change with what the
-// cycle imagines: to make them anew each time would cost as much as nodes times pods.
-type drafts struct {
-	mu            sync.Mutex
-	ledger, group uint64        // the changes of these that the drafts know of
-	base          *ledger.Draft // without what the cycle imagines away; nil for none
-	whole         *ledger.Draft // and with what the group's members are to get; nil for none
+// whole is a draft that has what the group's members are to get.
+type whole struct {
+	mu      sync.Mutex
+	draft   *ledger.Draft // nil for none
+	changes uint64        // the group's that it knows of
 }
 
-// of returns a draft to be changed. The caller holds the slot cache's lock.
-func (d *drafts) of(c *Cycle, strategy ledger.Strategy) *ledger.Draft {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now := c.cache.mu.changes; d.base == nil || d.ledger != now {
-		d.base, d.whole, d.ledger = c.cache.ledger.Draft(strategy, c.Request.Pod), nil, now
-		for uid := range c.released {
-			d.base.Release(uid)
-		}
-	}
-	if c.group.empty() {
-		return d.base.Fork()
-	}
-	if d.whole == nil || d.group != c.group.changes {
-		d.whole, d.group = d.base.Fork(), c.group.changes
+// draftOf returns the draft of the cycle's group. The caller holds the slot cache's lock.
+func (w *whole) draftOf(c *Cycle) *ledger.Draft {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.draft == nil || w.changes != c.group.changes {
+		w.draft, w.changes = c.base.Fork(), c.group.changes
 		for _, m := range c.group.members {
 			if c.cache.ledger.Nominated(m.uid) == "" { // else it has those that are kept for it
-				d.whole.Take(m.node, m.slots)
+				w.draft.Take(m.node, m.slots)
 			}
 		}
 	}
-	return d.whole.Fork()
-}
-
-// follow has the drafts follow what the cycle imagines of a pod. No draft that was returned may be in use.
-func (d *drafts) follow(c *Cycle, uid string, imagine func(*ledger.Draft, string)) {
-	c.cache.mu.RLock()
-	defer c.cache.mu.RUnlock()
-	if d.whole = nil; d.base != nil && d.ledger == c.cache.mu.changes {
-		imagine(d.base, uid)
-	}
-}
-
-// countingLock is a lock that counts what may have been changed under it.
-type countingLock struct {
-	sync.RWMutex
-	changes uint64
-}
-
-func (l *countingLock) Lock() {
-	l.RWMutex.Lock()
-	l.changes++
+	return w.draft
 }

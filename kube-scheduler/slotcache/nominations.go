@@ -17,27 +17,20 @@ import (
 // Nomination is of a pod that is nominated to a node, by this plugin's preemption or, as the pod's
 // status says, by another's. The ledger reserves slots for the pod there.
 type Nomination struct {
-	req   *ledger.Request
-	node  string
-	state nominationState
-	// until is when the reservation ends, and timer ends it. Both are unset before there is one.
+	req  *ledger.Request
+	node string
+	// until is when the reservation ends, unless the pod is bound or gone before, and timer ends it. Other pods may
+	// have displaced it: then it is followed again. Both are unset as long as no slots were reserved, for the
+	// victims of another plugin's preemption hold them.
 	until time.Time
 	timer clock.Timer
 	// byOther is the pod if another plugin's preemption has nominated it; nil for one of ours.
 	byOther *v1.Pod
 }
 
-type nominationState int
-
-const (
-	// unserved: no slots were reserved yet, for the victims of another plugin's preemption hold them.
-	unserved nominationState = iota
-	// reserved: slots were reserved, until the pod is bound or gone, or for as long as the profile says.
-	// Other pods may have displaced it: then it is followed again.
-	reserved
-	// expired: that time is over. No slots are reserved again while the pod's status shows the nomination.
-	expired
-)
+// expired reports whether the time of the reservation is over: no slots are reserved again while the pod's
+// status shows the nomination.
+func (n *Nomination) expired(now time.Time) bool { return n.timer != nil && !now.Before(n.until) }
 
 // Nominate reserves the slots of the preemption for the pod, and makes its victims known, until
 // the pod is bound, gone, or the timeout passes. What was found without the lock is confirmed
@@ -92,11 +85,12 @@ func (b *Cache) endNomination(pod *v1.Pod) {
 	b.gaveBack(pod.UID, b.ledger.ClearNomination(uid))
 }
 
-// NominatedNode is the node on which slots are reserved for the pod, "" for none.
-func (b *Cache) NominatedNode(uid types.UID) string {
+// NominatedNode is the node on which slots are reserved for the pod, "" for none, and whether it may take all
+// of them: nothing more comes then that would have it tried.
+func (b *Cache) NominatedNode(uid types.UID) (node string, ready bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.ledger.Nominated(string(uid))
+	return b.ledger.Nominated(string(uid)), b.ledger.Ready(string(uid))
 }
 
 // reserve reserves the slots for the nominated pod until it is bound, gone, or the timeout passes. The
@@ -108,7 +102,7 @@ func (b *Cache) reserve(n *Nomination, a ledger.Assignment, timeout time.Duratio
 	b.record(b.ledger.Nominate(pod, n.node, a))
 	b.taken(a)
 	b.Queue.Reserved(types.UID(pod.UID))
-	n.state, n.until = reserved, b.clock.Now().Add(timeout)
+	n.until = b.clock.Now().Add(timeout)
 	n.timer = b.clock.AfterFunc(timeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -118,7 +112,6 @@ func (b *Cache) reserve(n *Nomination, a ledger.Assignment, timeout time.Duratio
 		b.logger.Info("Slots are kept no longer for a pod that preempted others and was not bound in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "podUID", pod.UID, "node", n.node, "timeout", timeout)
 		b.clearNomination(pod.UID)
-		n.state = expired
 		b.nominations[pod.UID] = n
 	})
 	b.nominations[pod.UID] = n
@@ -134,7 +127,7 @@ func (b *Cache) clearNomination(uid string) {
 // forgetNomination forgets that the pod was nominated, or is unclaimed. What the ledger has for it
 // stays. The caller holds mu.
 func (b *Cache) forgetNomination(uid string) {
-	if n := b.nominations[uid]; n != nil && n.state == reserved {
+	if n := b.nominations[uid]; n != nil && n.timer != nil {
 		n.timer.Stop()
 	}
 	delete(b.nominations, uid)
@@ -149,7 +142,7 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	node, n := pod.Status.NominatedNodeName, b.nominations[uid]
 	if node == "" {
 		// A nomination of ours that is not over may not have reached the API yet.
-		if n != nil && (n.byOther != nil || !now.Before(n.until)) {
+		if n != nil && (n.byOther != nil || n.expired(now)) {
 			b.clearNomination(uid)
 		}
 		return
@@ -161,7 +154,7 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	}
 	args := b.argsOf(pod)
 	timeout := args.NominationTimeout.Duration
-	if n != nil && n.node == node && n.state != unserved {
+	if n != nil && n.node == node && n.timer != nil {
 		if timeout = n.until.Sub(now); timeout <= 0 {
 			return
 		}
@@ -169,7 +162,9 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	// Its victims are known as such once they are being deleted.
 	if p := b.ledger.Preempt(args.Strategy, node, req, nil); p != nil {
 		b.reserve(&Nomination{req: req, node: node, byOther: pod}, p.Assignment, timeout)
-		b.retryIfReady(uid)
+		if b.ledger.Ready(uid) { // nothing more comes that would have it tried
+			b.Queue.RetryLater(pod.UID)
+		}
 		return
 	}
 	if n == nil || n.node != node {
@@ -183,28 +178,13 @@ func (b *Cache) followNomination(pod *v1.Pod, req *ledger.Request) {
 	n.byOther = pod
 }
 
-// RetryIfReady has the nominated pod tried again if it may take all that is reserved for it: nothing more
-// comes that would have it tried.
-func (b *Cache) RetryIfReady(uid types.UID) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	b.retryIfReady(string(uid))
-}
-
-// retryIfReady is RetryIfReady for who holds mu.
-func (b *Cache) retryIfReady(uid string) {
-	if b.ledger.Ready(uid) {
-		b.Queue.RetryLater(types.UID(uid))
-	}
-}
-
 // withoutSlots are the nominations by other plugins for which the ledger reserves nothing, and which are not
 // over: to nodes that reach a device of the slots, if any are given. A gang preempts pods for those on whichever
 // node. The caller holds mu.
 func (b *Cache) withoutSlots(of ...slot.Name) (found []*Nomination) {
 	for uid, n := range b.nominations {
 		reached := func(s slot.Name) bool { return b.ledger.Reaches(n.node, s.Instance) }
-		if n.byOther != nil && n.state != expired && b.ledger.Nominated(uid) == "" &&
+		if n.byOther != nil && !n.expired(b.clock.Now()) && b.ledger.Nominated(uid) == "" &&
 			(len(of) == 0 || slices.ContainsFunc(of, reached)) {
 			found = append(found, n)
 		}

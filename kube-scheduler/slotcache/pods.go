@@ -40,7 +40,7 @@ func (b *Cache) await(pod *v1.Pod) {
 	defer b.mu.Unlock()
 	b.enter(pod, req)
 	n := b.nominations[string(pod.UID)]
-	if n != nil && n.state == unserved && apiequality.Semantic.DeepEqual(n.byOther.Status, pod.Status) {
+	if n != nil && n.timer == nil && apiequality.Semantic.DeepEqual(n.byOther.Status, pod.Status) {
 		return // nothing could be reserved for it, and what its author writes does not change that
 	}
 	b.followNomination(pod, req)

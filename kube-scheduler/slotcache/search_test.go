@@ -60,9 +60,9 @@ func answers(c *Cycle) (n int) {
 // a search to its end.
 func TestSearchesOfOneTryAreBounded(t *testing.T) {
 	b, list, req := hardCluster(akriv0.UniquePerNode)
-	c := b.NewCycle(&v1.Pod{}, req, list, nil)
+	c := b.NewCycle(&v1.Pod{}, req, list, nil, ledger.Spread)
 	for _, node := range list {
-		if shortfall := c.Fit(node, c.Place(node), ledger.Spread); shortfall == nil ||
+		if shortfall := c.Fit(node, c.Place(node)); shortfall == nil ||
 			shortfall.Reason != ledger.SearchLimit {
 			t.Fatalf("node %s: %+v, want that the search was given up", node.Node().Name, shortfall)
 		}
@@ -79,9 +79,9 @@ func TestSearchesOfOneTryAreBounded(t *testing.T) {
 // imagined.
 func TestNodesThatAreAlikeHaveOneAnswer(t *testing.T) {
 	b, list, req := hardCluster(akriv0.UniquePerContainer)
-	c := b.NewCycle(&v1.Pod{}, req, list, nil)
+	c := b.NewCycle(&v1.Pod{}, req, list, nil, ledger.Spread)
 	for _, node := range list {
-		if shortfall := c.Fit(node, c.Place(node), ledger.Spread); shortfall != nil {
+		if shortfall := c.Fit(node, c.Place(node)); shortfall != nil {
 			t.Fatalf("node %s: %+v", node.Node().Name, shortfall)
 		}
 	}
@@ -90,7 +90,7 @@ func TestNodesThatAreAlikeHaveOneAnswer(t *testing.T) {
 	}
 	b.SetSlice(&v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "node-7"},
 		Spec: v1alpha1.DeviceSliceSpec{NodeName: "node-7"}})
-	if shortfall := c.Fit(list[7], c.Place(list[7]), ledger.Spread); shortfall == nil ||
+	if shortfall := c.Fit(list[7], c.Place(list[7])); shortfall == nil ||
 		shortfall.Reason != ledger.NotReachable {
 		t.Errorf("a node that reaches nothing any more: %+v", shortfall)
 	}

@@ -1,7 +1,6 @@
 package slotcache
 
 import (
-	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,18 +16,6 @@ func nodes(names ...string) (list []fwk.NodeInfo) {
 		list = append(list, info)
 	}
 	return list
-}
-
-// TestFreeAllocatableIsBounded: pods may ask for the slots of thousands of Configurations, one
-// after the other.
-func TestFreeAllocatableIsBounded(t *testing.T) {
-	r := newSnapshot(nodes("a"))
-	for i := range 10 * maxFreeAllocatable {
-		r.freeAllocatableOf(v1.ResourceName(fmt.Sprint("akri.sh/cam-", i)))
-	}
-	if len(r.freeAllocatable) > maxFreeAllocatable {
-		t.Errorf("freeAllocatable of %d resources are kept, of %d", len(r.freeAllocatable), maxFreeAllocatable)
-	}
 }
 
 func TestSnapshotIsOfItsListAlone(t *testing.T) {

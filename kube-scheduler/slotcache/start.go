@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -32,8 +31,6 @@ const startPatience = 10 * time.Second
 // tried. The Queue is to be run once Begin has returned.
 func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActivator, sources ...cache.InformerSynced) *Cache {
 	b := &Cache{
-		HandoverChanged: func(string) {},
-
 		logger:      logger,
 		clock:       c,
 		sources:     sources,
@@ -57,14 +54,9 @@ func New(logger klog.Logger, c clock.WithDelayedExecution, activator fwk.PodActi
 }
 
 // Start makes a Cache and starts its informers; they stop with ctx. It does not wait for them:
-// without the CRDs, pods that ask for no slots must schedule. See Cache.HandoverChanged.
-func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *restclient.Config,
-	handoverChanged func(configuration string)) (*Cache, error) {
-	guard := restored.New(config)
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client for akri.sh and kubeslot.io: %w", err)
-	}
+// without the CRDs, pods that ask for no slots must schedule. The guard is the client's.
+func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, client versioned.Interface,
+	guard *restored.Guard) (*Cache, error) {
 	b := New(logger, clock.RealClock{}, handle)
 	b.guard = guard
 	factory := externalversions.NewSharedInformerFactory(client, 0)
@@ -83,8 +75,7 @@ func Start(ctx context.Context, logger klog.Logger, handle fwk.Handle, config *r
 		core.Nodes().Informer(): b.NodeHandler(),
 		core.Pods().Informer():  informer.Handler(b.SetPod, b.DeletePod, nil),
 	}
-	if handle.SharedDRAManager() != nil { // with the feature off nothing is handed over
-		b.HandoverChanged = handoverChanged
+	if handle.SharedDRAManager() != nil {
 		resource := handle.SharedInformerFactory().Resource().V1()
 		handlers[resource.ResourceSlices().Informer()] = b.ResourceSliceHandler()
 		handlers[resource.ResourceClaims().Informer()] = b.ResourceClaimHandler()

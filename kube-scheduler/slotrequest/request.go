@@ -24,7 +24,7 @@ const (
 	// the assignment, so that those of a container fit the 256 KiB which the API server
 	// allows for annotations, and leave 100 KiB for others.
 	MaxSlots = 1000
-	// MaxResources bounds the resources of one pod: for each of them Filter remembers
+	// MaxResources bounds the resources of one pod: for each of them Filter looks at
 	// what every node advertises.
 	MaxResources = 100
 )

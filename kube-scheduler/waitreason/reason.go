@@ -63,17 +63,5 @@ var Names = [numReasons]string{
 	SlotsFree:           "Other",
 }
 
-// ofShortfall are the reasons of the ledger, by its own.
-var ofShortfall = [...]Reason{
-	ledger.Unknown: UnknownResource, ledger.NoNode: NoNode, ledger.NoCommonNode: NoCommonNode,
-	ledger.NotReachable: NotReachable, ledger.Impossible: Impossible, ledger.Held: Held,
-	ledger.SearchLimit: SearchLimit,
-}
-
-// Of is the reason of a shortfall.
-func Of(s *ledger.Shortfall) Reason {
-	if int(s.Reason) >= len(ofShortfall) {
-		return RefusedElsewhere
-	}
-	return ofShortfall[s.Reason]
-}
+// Of is the reason of a shortfall. The ledger's own are those from UnknownResource on, in the same order.
+func Of(s *ledger.Shortfall) Reason { return UnknownResource + Reason(s.Reason-ledger.Unknown) }
