@@ -8,8 +8,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/assignment"
-	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // NamespaceLabels returns the labels of a namespace. It is asked for new claims of
@@ -27,20 +25,17 @@ func NamespacesOf(client kubernetes.Interface) NamespaceLabels {
 	}
 }
 
-// checkNamespace refuses a slot whose Configuration does not allow the pod's namespace.
-// A pod that holds the slot was allowed when it got it, and keeps it.
-func checkNamespace(g assignment.Grant, all []*akriv0.Configuration, namespace string, labelsOf func() (map[string]string, error)) error {
-	name, _ := slot.SplitInstance(g.Slot.Instance)
-	configuration := Owner(all, name)
-	if configuration == nil {
-		return nil // check refuses it
-	}
-	switch allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf); {
+// CheckNamespace refuses a slot or a device of a Configuration that does not allow the namespace, which would have to
+// give it up.
+func CheckNamespace(of *akriv0.Configuration, what, namespace, giveUp string,
+	labelsOf func() (map[string]string, error)) error {
+	switch allowed, err := of.MayBeUsedFrom(namespace, labelsOf); {
 	case err != nil:
-		return fmt.Errorf("slot %s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", g.Slot, namespace, err)
+		return fmt.Errorf("%s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", what,
+			namespace, err)
 	case !allowed:
-		return Refusef("slot %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: delete the pod, or have the namespace allowed",
-			g.Slot, configuration.Namespace, configuration.Name, namespace)
+		return Refusef("%s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: %s, or "+
+			"have the namespace allowed", what, of.Namespace, of.Name, namespace, giveUp)
 	}
 	return nil
 }
