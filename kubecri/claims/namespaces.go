@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // NamespaceLabels returns the labels of a namespace. It is asked for new claims of
@@ -25,17 +26,16 @@ func NamespacesOf(client kubernetes.Interface) NamespaceLabels {
 	}
 }
 
-// CheckNamespace refuses a slot or a device of a Configuration that does not allow the namespace, which would have to
-// give it up.
-func CheckNamespace(of *akriv0.Configuration, what, namespace, giveUp string,
+// checkNamespace refuses a slot of a Configuration that does not allow the pod's namespace.
+func checkNamespace(name slot.Name, of *akriv0.Configuration, namespace string,
 	labelsOf func() (map[string]string, error)) error {
 	switch allowed, err := of.MayBeUsedFrom(namespace, labelsOf); {
 	case err != nil:
-		return fmt.Errorf("%s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", what,
+		return fmt.Errorf("slot %s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", name,
 			namespace, err)
 	case !allowed:
-		return Refusef("%s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: %s, or "+
-			"have the namespace allowed", what, of.Namespace, of.Name, namespace, giveUp)
+		return Refusef("slot %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: "+
+			"delete the pod, or have the namespace allowed", name, of.Namespace, of.Name, namespace)
 	}
 	return nil
 }

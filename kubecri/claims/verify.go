@@ -80,7 +80,7 @@ func permit(g assignment.Grant, all []*akriv0.Configuration, holds bool, namespa
 		return err
 	}
 	name, _ := slot.SplitInstance(g.Slot.Instance)
-	return CheckNamespace(Owner(all, name), "slot "+g.Slot.String(), namespace, "delete the pod", labelsOf)
+	return checkNamespace(g.Slot, Owner(all, name), namespace, labelsOf)
 }
 
 // check refuses a grant that the Configurations do not allow. The pod may hold the

@@ -144,9 +144,15 @@ func (d *Driver) devicesOf(ctx context.Context, p *preparedClaim) (map[string]di
 			return nil, err
 		}
 		labelsOf := func() (map[string]string, error) { return claims.NamespacesOf(d.Kube)(ctx, p.Namespace) }
-		err := claims.CheckNamespace(configuration, "device "+r.Instance, p.Namespace, "delete the ResourceClaim", labelsOf)
-		if err != nil {
-			return nil, err
+		allowed, err := configuration.MayBeUsedFrom(p.Namespace, labelsOf)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("whether namespace %s may use device %s is not known: %w", p.Namespace, r.Instance,
+				err)
+		case !allowed:
+			return nil, fmt.Errorf("device %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow "+
+				"namespace %s: delete the ResourceClaim, or have the namespace allowed", r.Instance,
+				configuration.Namespace, configuration.Name, p.Namespace)
 		}
 		if devices[r.Instance], err = d.Device(ctx, r.Instance); err != nil {
 			return nil, err
