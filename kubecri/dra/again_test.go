@@ -49,9 +49,9 @@ func TestClaimedAgain(t *testing.T) {
 	r.lose(t, camera+"-0")
 	r.lose(t, camera+"-1")
 	a.noneAgain.Store(false)
-	if err := r.ask(t, c); err != nil || !again(camera+"-0")() || !again(camera+"-1")() {
-		t.Errorf("prepared again: %v (%v), want %v", a.claimed(t), err, before)
-	}
+	await.That(t, "it to be prepared again with both", func() bool {
+		return r.ask(t, c) == nil && again(camera+"-0")() && again(camera+"-1")()
+	})
 
 	r.kill()
 	a.remove(t, camera+"-1")
@@ -116,9 +116,10 @@ func TestNodeIsDeleted(t *testing.T) {
 	})
 	r.lose(t, camera+"-0")
 	a.noneAgain.Store(false)
-	if err := r.ask(t, c); err == nil || !strings.Contains(err.Error(), "no Node object") {
-		t.Errorf("the slot is nobody's, and the kubelet gets %v", err)
-	}
+	await.That(t, "an error: the slot is nobody's", func() bool {
+		err := r.ask(t, c)
+		return err != nil && strings.Contains(err.Error(), "no Node object")
+	})
 	again := node(here)
 	again.UID = "another"
 	if _, err := nodes.Create(t.Context(), again, metav1.CreateOptions{}); err != nil {

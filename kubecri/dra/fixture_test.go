@@ -357,7 +357,8 @@ func (r *rig) held(t *testing.T) map[string]string {
 	return r.api.claimed(t)
 }
 
-// lose has somebody delete a SlotClaim of the node, which it cannot create again until a.noneAgain is false.
+// lose has somebody delete a SlotClaim of the node, which it cannot create again until a.noneAgain is false. That it is
+// gone the node sees in a moment.
 func (r *rig) lose(t *testing.T, name string) {
 	t.Helper()
 	r.api.noneAgain.Store(true)

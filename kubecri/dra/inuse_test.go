@@ -80,7 +80,8 @@ func TestSlotLostWhilePrepared(t *testing.T) {
 	r.lose(t, camera+"-0")
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
 	a.noneAgain.Store(false)
-	err := r.ask(t, c)
+	var err error
+	await.That(t, "an error", func() bool { err = r.ask(t, c); return err != nil })
 	for _, part := range []string{camera + "-0", `holder "another"`, "ns/pod-uid-of-pod"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error %v does not say %q", err, part)
@@ -108,8 +109,9 @@ func TestPreparedAgainInAnOutage(t *testing.T) {
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	r.lose(t, camera+"-0")
 	a.set(away)
-	if err := r.ask(t, c); err == nil || r.spec("u1") != before {
-		t.Errorf("%v; the spec is\n%s", err, r.spec("u1"))
+	await.That(t, "an error", func() bool { return r.ask(t, c) != nil })
+	if r.spec("u1") != before {
+		t.Errorf("the spec is\n%s", r.spec("u1"))
 	}
 	a.set(nil)
 	a.noneAgain.Store(false)
