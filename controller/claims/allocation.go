@@ -31,8 +31,10 @@ func (r *Reconciler) allocated(ctx context.Context, claim *v1alpha1.SlotClaim, n
 	if err != nil {
 		return false, fmt.Errorf("read ResourceClaim %s: %w", key, err)
 	}
-	if found == nil || found.UID != of.UID || !claim.AllocatedBy(found) {
-		return false, nil
+	name, err := claim.Slot()
+	if err != nil || found == nil || found.UID != of.UID ||
+		!v1alpha1.DRAAllocates(found, name.Instance, claim.Spec.Holder) {
+		return false, nil //nolint:nilerr // no slot's claim
 	}
 	return !boundElsewhere(found.Status.Allocation.NodeSelector, node), nil
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// containers says which containers on this node use which slots. It knows what the
-// runtime said when last asked and what has been done through us since. Safe for
-// concurrent use.
+// containers says which containers on this node use which slots, and which ResourceClaims that are prepared. It
+// knows what the runtime said when last asked and what has been done through us since. Safe for concurrent use.
 type containers struct {
 	mu     sync.Mutex
 	events uint64
@@ -41,8 +40,8 @@ func (c *containers) begin(u *user) error {
 	for _, name := range slices.SortedFunc(maps.Keys(u.slots), compareSlots) {
 		for other := range c.bySlot[name] {
 			if other.pod.UID != u.pod.UID {
-				return Refusef("slot %s is used by container %q of pod %s on this node; the slot is free when that container is gone, and creation is retried",
-					name, other.name, other.pod)
+				return Refusef("slot %s is used by %s on this node; the slot is free when that container is gone, and "+
+					"creation is retried", name, other)
 			}
 		}
 	}
@@ -111,6 +110,29 @@ func (c *containers) freeUnused(pod string, slots []slot.Name) []slot.Name {
 	return names
 }
 
+// replace has a ResourceClaim use its slots and no others, and returns those that it used before.
+func (c *containers) replace(u *user) (freed []slot.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before := c.byID[u.id]; before != nil {
+		freed = c.free(before)
+	}
+	if len(u.slots) > 0 {
+		c.enter(u)
+	}
+	return freed
+}
+
+// wanted notes that the holder, which may have been found gone, holds the slot.
+func (c *containers) wanted(name slot.Name, holder string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freed[name] = slices.DeleteFunc(c.freed[name], func(gone string) bool { return gone == holder })
+	if len(c.freed[name]) == 0 {
+		delete(c.freed, name)
+	}
+}
+
 // startSync begins to ask the runtime, and returns what to give to finishSync.
 func (c *containers) startSync() uint64 {
 	c.mu.Lock()
@@ -140,15 +162,11 @@ func (c *containers) finishSync(since uint64, listed []*user) {
 		if known := c.byID[u.id]; known != nil {
 			known.exited = u.exited
 		} else {
-			c.add(u)
-			c.byID[u.id] = u
-			for name := range u.slots {
-				delete(c.freed, name)
-			}
+			c.enter(u)
 		}
 	}
 	for u := range c.users {
-		if u.id != "" && !there[u.id] && u.born <= since {
+		if u.id != "" && u.claim == nil && !there[u.id] && u.born <= since {
 			c.free(u)
 		}
 	}
@@ -213,23 +231,23 @@ func (c *containers) usedAs(name slot.Name, as Use) (used, lives bool) {
 	return used, lives
 }
 
-// usesOf returns how containers use the slots of the Instance, or of all for "".
-func (c *containers) usesOf(instance string) map[slot.Name]Use {
+// usersOf returns who uses the slots of the Instance, or of all for "".
+func (c *containers) usersOf(instance string) map[slot.Name]user {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := map[string]map[slot.Name]bool{instance: c.byInstance[instance]}
 	if instance == "" {
 		of = c.byInstance
 	}
-	uses := map[slot.Name]Use{}
+	users := map[slot.Name]user{}
 	for _, names := range of {
 		for name := range names {
 			for u := range c.bySlot[name] {
-				uses[name] = u.slots[name]
+				users[name] = *u
 			}
 		}
 	}
-	return uses
+	return users
 }
 
 // inUse returns how many slots are in use, by the name of their Configuration.
@@ -279,6 +297,15 @@ func (c *containers) slots() []slot.Name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Keys(c.bySlot)), maps.Keys(c.freed))
+}
+
+// enter adds a user that has its id.
+func (c *containers) enter(u *user) {
+	c.add(u)
+	c.byID[u.id] = u
+	for name := range u.slots {
+		delete(c.freed, name)
+	}
 }
 
 func (c *containers) add(u *user) {

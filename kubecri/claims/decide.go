@@ -14,9 +14,9 @@ import (
 // may delete it each time: the controller deletes claims that do not count.
 const remakeInterval = 10 * time.Second
 
-// use says how containers of this node use a slot.
+// use says how containers, and ResourceClaims, of this node use a slot.
 type use struct {
-	held []user // created containers that can run, or run again
+	held []user // created containers that can run, or run again, and ResourceClaims that are prepared
 	busy bool   // a container that uses it is being created
 	// freed are the holders whose containers used the slot last and are known to have gone.
 	freed []string
@@ -71,8 +71,8 @@ func decide(v view, known memory, now time.Time, grace time.Duration) decision {
 			d.memory.lost = ""
 			return d
 		}
-		// Of another pod, which has no container here, or at another level. A ResourceClaim's has no
-		// container that is known here.
+		// Of another pod, which has no container here, or at another level. A ResourceClaim may be about to be
+		// prepared.
 		d.remove = c != nil && !c.Spec.ByDRA()
 		switch wait := remakeInterval - now.Sub(known.remade); {
 		case v.slot.Index >= v.capacity: // the API server would have none of it

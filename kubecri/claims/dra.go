@@ -3,35 +3,78 @@ package claims
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
-// ResourceClaims hold slots of Configurations with spec.allocator DRA. Package dra claims such a slot when
-// the kubelet prepares the ResourceClaim, and releases it when the kubelet unprepares it. No annotation of
-// a container names the slot, so nothing that is known of containers releases it.
-
-// OfDRA returns this node's claims that ResourceClaims hold, none while the API server has not been read. They are not
-// to be changed.
-func (c *Claims) OfDRA() []*v1alpha1.SlotClaim {
-	return slices.DeleteFunc(c.store.all(), func(claim *v1alpha1.SlotClaim) bool { return !claim.Spec.ByDRA() })
-}
+// ResourceClaims hold slots of Configurations with spec.allocator DRA. One that is prepared uses them as a container
+// does. Package dra says which is, and claims the slots before. What one that is not holds stays until package dra frees
+// it: it may be about to be prepared, or containers may outlive what said that it is.
 
 // Ready waits until it is known what containers and claims there are.
 func (c *Claims) Ready(ctx context.Context) error { return c.ready(ctx, &Request{}) }
+
+// OfResourceClaims returns the slots that ResourceClaims hold or use here, each with its holder, as far as it is known.
+func (c *Claims) OfResourceClaims() map[v1alpha1.ResourceClaimReference]map[slot.Name]string {
+	all := map[v1alpha1.ResourceClaimReference]map[slot.Name]string{}
+	add := func(of *v1alpha1.ResourceClaimReference, name slot.Name, holder string) {
+		if all[*of] == nil {
+			all[*of] = map[slot.Name]string{}
+		}
+		all[*of][name] = holder
+	}
+	for _, claim := range c.store.all() {
+		if name, err := claim.Slot(); err == nil && claim.Spec.ResourceClaim != nil {
+			add(claim.Spec.ResourceClaim, name, claim.Spec.Holder)
+		}
+	}
+	for name, u := range c.containers.usersOf("") {
+		if u.claim != nil {
+			add(u.claim, name, u.slots[name].Holder)
+		}
+	}
+	return all
+}
+
+// isPrepared reports whether the ResourceClaim uses slots here.
+func (c *Claims) isPrepared(of *v1alpha1.ResourceClaimReference) bool {
+	return of != nil && c.containers.has(v1alpha1.DRAHolder(of.UID, nil))
+}
+
+// Use has a ResourceClaim use slots here, each with its holder, and no others. Those that it used before are released.
+func (c *Claims) Use(of v1alpha1.ResourceClaimReference, slots map[slot.Name]string) {
+	id := v1alpha1.DRAHolder(of.UID, nil)
+	u := &user{id: id, sandbox: id, claim: &of, slots: map[slot.Name]Use{}}
+	for name, holder := range slots {
+		u.slots[name] = Use{v1alpha1.ConfigurationLevel, holder}
+	}
+	c.enqueue(slices.AppendSeq(c.containers.replace(u), maps.Keys(slots)))
+}
+
+// Free releases slots that their holders do not use. What cannot be released now is as soon as it can.
+func (c *Claims) Free(ctx context.Context, slots map[slot.Name]string) error {
+	var names []slot.Name
+	for name, holder := range slots {
+		names = append(names, c.containers.freeUnused(holder, []slot.Name{name})...)
+	}
+	c.enqueue(names)
+	return c.reconcileAll(ctx, names)
+}
 
 // Taken returns who else than the holder has slots of the Instance on this node, as far as it is known, by
 // index.
 func (c *Claims) Taken(instance, holder string) map[int]string {
 	taken := map[int]string{}
-	for name := range c.containers.usesOf(instance) {
-		taken[name.Index] = "a container on node " + c.config.Node
+	for name, u := range c.containers.usersOf(instance) {
+		if u.slots[name].Holder != holder {
+			taken[name.Index] = u.String() + " on node " + c.config.Node
+		}
 	}
 	for _, claim := range c.claimsOf(instance) {
 		if name, err := claim.Slot(); err == nil && claim.Spec.Holder != holder {
@@ -58,39 +101,4 @@ func (c *Claims) TakenElsewhere(ctx context.Context, instance string) (map[int]s
 		}
 	}
 	return taken, nil
-}
-
-// Release deletes a claim of this node, and no later one of its slot.
-func (c *Claims) Release(ctx context.Context, claim *v1alpha1.SlotClaim) error {
-	name, err := claim.Slot()
-	if err != nil {
-		return err
-	}
-	unlock, err := c.store.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := c.release(ctx, name, claim); err != nil {
-		return err
-	}
-	c.config.Metrics.ClaimsReleased(1)
-	return nil
-}
-
-// ListOfDRA asks the API server for this node's claims that ResourceClaims hold: it knows also of one whose
-// creation it has not answered, and which the watch does not show yet.
-func (c *Claims) ListOfDRA(ctx context.Context) ([]*v1alpha1.SlotClaim, error) {
-	list, err := c.store.API.List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.config.Node).String()})
-	if err != nil {
-		return nil, fmt.Errorf("list the SlotClaims of node %s: %w", c.config.Node, err)
-	}
-	var all []*v1alpha1.SlotClaim
-	for i := range list.Items {
-		if claim := &list.Items[i]; claim.Spec.NodeName == c.config.Node && claim.Spec.ByDRA() {
-			all = append(all, claim)
-		}
-	}
-	return all, nil
 }

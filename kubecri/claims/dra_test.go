@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,10 +14,12 @@ import (
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
+// ofClaim is a ResourceClaim.
+var ofClaim = v1alpha1.ResourceClaimReference{Namespace: "ns", Name: "claim", UID: "u1"}
+
 // forDRA is the claim of a ResourceClaim's slot.
 func forDRA(holder string) v1alpha1.SlotClaimSpec {
-	return v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel, Holder: holder,
-		ResourceClaim: &v1alpha1.ResourceClaimReference{Namespace: "ns", Name: "claim", UID: "u1"}}
+	return v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel, Holder: holder, ResourceClaim: &ofClaim}
 }
 
 // What a ResourceClaim holds stays without a container until it is released, and promises nothing.
@@ -39,13 +42,13 @@ func TestResourceClaimsKeepSlots(t *testing.T) {
 		t.Errorf("another ResourceClaim has the slot, too: %v, %v", other, err)
 	}
 	held, _ := f.Held()
-	if !held[name.Instance] || len(f.OfDRA()) != 1 || len(f.Holdings("")) != 0 || f.anyUnused() {
-		t.Errorf("held %v, by ResourceClaims %v, by ids %v", held, f.OfDRA(), f.Holdings(""))
+	all := f.OfResourceClaims()[ofClaim]
+	if !held[name.Instance] || len(all) != 1 || len(f.Holdings("")) != 0 || f.anyUnused() {
+		t.Errorf("held %v, by ResourceClaims %v, by ids %v", held, all, f.Holdings(""))
 	}
-	if err := f.Release(t.Context(), f.OfDRA()[0]); err != nil {
-		t.Fatal(err)
+	if err := f.Free(t.Context(), all); err != nil || f.api.who(t, name.String()) != "" {
+		t.Errorf("not released (%v): %s", err, f.api.who(t, name.String()))
 	}
-	f.want(t, name.String(), "")
 }
 
 // A container whose claim somebody has deleted, and whose slot a ResourceClaim has by now, has lost it: the
@@ -59,7 +62,7 @@ func TestSlotLostToAResourceClaim(t *testing.T) {
 	if err := a.add(v1alpha1.NewSlotClaim(name, spec, v1alpha1.NodeOwner(here, "uid-a"))); err != nil {
 		t.Fatal(err)
 	}
-	await.That(t, "the claim to be known", func() bool { return len(f.OfDRA()) == 1 })
+	await.That(t, "the claim to be known", func() bool { return len(f.OfResourceClaims()) == 1 })
 	f.runtime.add(t, "c1", "p1", "cam", name.String())
 	if _, err := f.resync(t.Context()); err != nil {
 		t.Fatal(err)
@@ -110,5 +113,49 @@ func TestResourceClaimsAreNotInTheCheckpoint(t *testing.T) {
 	}
 	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) {
 		t.Errorf("it was written again: %v", err)
+	}
+}
+
+// A ResourceClaim that is prepared uses its slots as a container does, in each mode: no container gets them, what
+// somebody deletes is claimed again, and what it uses no more is released, also when it was freed just before it is held
+// once more.
+func TestPreparedResourceClaim(t *testing.T) {
+	for mode, kubelet := range map[string]*Kubelet{"by pods": nil, "by ids of the kubelet's": {
+		Ask:   func(context.Context) (time.Duration, error) { return 0, nil },
+		Keeps: func(slot.Name) bool { return true }}} {
+		t.Run(mode, func(t *testing.T) {
+			f := start(t, newAPI(t, 3, nil), &fakeRuntime{}, setup{kubelet: kubelet})
+			first, second := mustSlot(t, "cam-8120fe-0"), mustSlot(t, "cam-8120fe-1")
+			holder := "dra.u1.s0"
+			uses := map[slot.Name]string{first: holder, second: holder}
+			f.Use(ofClaim, uses)
+			for name := range uses {
+				f.want(t, name.String(), "CL "+holder+" "+here)
+			}
+			if taken := f.Taken("cam-8120fe", "dra.u2.s0"); len(taken) != 2 ||
+				!strings.Contains(taken[1], "ResourceClaim ns/claim") {
+				t.Errorf("taken: %v", taken)
+			}
+			if _, err := f.Take(t.Context(), request(t, "p1", "cam", first.String())); err == nil ||
+				!strings.Contains(err.Error(), "ResourceClaim ns/claim") {
+				t.Errorf("a container has the slot, too: %v", err)
+			}
+			if _, err := f.resync(t.Context()); err != nil { // the runtime knows nothing of it
+				t.Fatal(err)
+			}
+			f.still(t, first.String(), "CL "+holder+" "+here)
+			f.Use(ofClaim, map[slot.Name]string{first: holder})
+			f.want(t, second.String(), "")
+			f.Use(ofClaim, nil)
+			f.want(t, first.String(), "")
+
+			for range 20 {
+				if _, _, err := f.HoldFor(t.Context(), first, forDRA(holder)); err != nil {
+					t.Fatal(err)
+				}
+				f.still(t, first.String(), "CL "+holder+" "+here)
+				f.enqueue(f.containers.freeUnused(holder, []slot.Name{first}))
+			}
+		})
 	}
 }

@@ -27,17 +27,11 @@ func Explain(ctx context.Context, client clientset.Interface, namespaces Namespa
 			return nil, fmt.Errorf("look who has SlotClaim %s: %w", g.Slot, err)
 		}
 		holds[g.Slot] = there && same(claim, specOf(node, r.Pod, r.Container, levelOf(g)))
-		if err := check(g, configurations, holds[g.Slot]); err != nil {
-			return nil, err
-		}
-		if holds[g.Slot] {
-			continue
-		}
 		labelsOf := func() (map[string]string, error) { return namespaces(ctx, r.Pod.Namespace) }
-		if err := checkNamespace(g, configurations, r.Pod.Namespace, labelsOf); err != nil {
+		if err := permit(g, configurations, holds[g.Slot], r.Pod.Namespace, labelsOf); err != nil {
 			return nil, err
 		}
-		if there {
+		if there && !holds[g.Slot] {
 			return nil, refuseHeld(g.Slot, claim)
 		}
 	}

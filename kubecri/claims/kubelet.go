@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
@@ -71,8 +70,10 @@ func (c *Claims) anyUnused() bool {
 
 // specOf is the claim of a slot that the container uses.
 func (c *Claims) specOf(u *user, name slot.Name) v1alpha1.SlotClaimSpec {
-	if c.config.Kubelet != nil {
-		return c.specOfID(u.slots[name])
+	if c.config.Kubelet != nil || u.claim != nil {
+		spec := c.specOfID(u.slots[name])
+		spec.ResourceClaim = u.claim
+		return spec
 	}
 	return specOf(c.config.Node, u.pod, u.name, u.slots[name].Level)
 }
@@ -89,11 +90,7 @@ func (c *Claims) Refresh(ctx context.Context) error {
 	if _, err := c.resync(ctx); err != nil || !c.isSynced() {
 		return err
 	}
-	names := c.names()
-	errs := make([]error, len(names))
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), workers, len(names),
-		func(i int) { errs[i] = c.reconcile(ctx, names[i]) })
-	return errors.Join(errs...)
+	return c.reconcileAll(ctx, c.names())
 }
 
 // Hold claims a slot for an id of the kubelet's. wrote says that the id did not have it before, and
@@ -112,6 +109,7 @@ func (c *Claims) HoldFor(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 		return false, nil, err
 	}
 	defer unlock()
+	c.containers.wanted(name, spec.Holder)
 	switch {
 	case c.savedHold(name, spec) || c.has(name, spec):
 		return false, nil, nil
@@ -123,11 +121,20 @@ func (c *Claims) HoldFor(ctx context.Context, name slot.Name, spec v1alpha1.Slot
 
 // GiveBack deletes this node's claim of the slot, if there is one.
 func (c *Claims) GiveBack(ctx context.Context, name slot.Name) error {
+	unlock, err := c.store.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	claim := c.store.get(name)
 	if claim == nil {
 		return nil
 	}
-	return c.Release(ctx, claim)
+	if err := c.release(ctx, name, claim); err != nil {
+		return err
+	}
+	c.config.Metrics.ClaimsReleased(1)
+	return nil
 }
 
 // Holding is how this node holds a slot.
@@ -157,10 +164,10 @@ func (c *Claims) Holdings(instance string) []Holding {
 		h.Used, h.Lives = c.containers.usedAs(name, h.Use)
 		all = append(all, h)
 	}
-	for name, use := range c.containers.usesOf(instance) {
-		if !claimed[name] {
-			_, lives := c.containers.usedAs(name, use)
-			all = append(all, Holding{Slot: name, Use: use, Used: true, Lives: lives})
+	for name, u := range c.containers.usersOf(instance) {
+		if !claimed[name] && u.claim == nil {
+			_, lives := c.containers.usedAs(name, u.slots[name])
+			all = append(all, Holding{Slot: name, Use: u.slots[name], Used: true, Lives: lives})
 		}
 	}
 	return all

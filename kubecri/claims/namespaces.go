@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -27,20 +26,16 @@ func NamespacesOf(client kubernetes.Interface) NamespaceLabels {
 	}
 }
 
-// checkNamespace refuses a slot whose Configuration does not allow the pod's namespace.
-// A pod that holds the slot was allowed when it got it, and keeps it.
-func checkNamespace(g assignment.Grant, all []*akriv0.Configuration, namespace string, labelsOf func() (map[string]string, error)) error {
-	name, _ := slot.SplitInstance(g.Slot.Instance)
-	configuration := Owner(all, name)
-	if configuration == nil {
-		return nil // check refuses it
-	}
-	switch allowed, err := configuration.MayBeUsedFrom(namespace, labelsOf); {
+// checkNamespace refuses a slot of a Configuration that does not allow the pod's namespace.
+func checkNamespace(name slot.Name, of *akriv0.Configuration, namespace string,
+	labelsOf func() (map[string]string, error)) error {
+	switch allowed, err := of.MayBeUsedFrom(namespace, labelsOf); {
 	case err != nil:
-		return fmt.Errorf("slot %s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", g.Slot, namespace, err)
+		return fmt.Errorf("slot %s cannot be claimed: whether pods of namespace %s may use it cannot be told: %w", name,
+			namespace, err)
 	case !allowed:
-		return Refusef("slot %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: delete the pod, or have the namespace allowed",
-			g.Slot, configuration.Namespace, configuration.Name, namespace)
+		return Refusef("slot %s is of Configuration %s/%s, whose spec.allowedNamespaces does not allow namespace %s: "+
+			"delete the pod, or have the namespace allowed", name, of.Namespace, of.Name, namespace)
 	}
 	return nil
 }

@@ -2,10 +2,12 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -36,6 +38,14 @@ func (c *Claims) work(ctx context.Context) bool {
 	return true
 }
 
+// reconcileAll reconciles slots now, whether or not they are in the queue.
+func (c *Claims) reconcileAll(ctx context.Context, names []slot.Name) error {
+	errs := make([]error, len(names))
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), workers, len(names),
+		func(i int) { errs[i] = c.reconcile(ctx, names[i]) })
+	return errors.Join(errs...)
+}
+
 // reconcile makes the claim of a slot agree with the containers.
 func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	if !c.isKnown() {
@@ -49,9 +59,10 @@ func (c *Claims) reconcile(ctx context.Context, name slot.Name) error {
 	}
 	defer unlock()
 	v := view{slot: name, claim: c.store.get(name), use: c.containers.use(name), entitled: c.entitlements(name), capacity: c.capacity(name)}
-	c.askKept(&v)
-	if v.claim != nil && v.claim.Spec.ByDRA() {
-		v.entitled = append(v.entitled, useOf(v.claim)) // package dra releases it
+	if v.claim == nil || !v.claim.Spec.ByDRA() {
+		c.askKept(&v)
+	} else if !c.isPrepared(v.claim.Spec.ResourceClaim) {
+		v.entitled = append(v.entitled, useOf(v.claim))
 	}
 	c.mu.Lock()
 	known := c.memory[name]
@@ -100,8 +111,8 @@ func (c *Claims) apply(ctx context.Context, v view, d *decision) error {
 		return c.lost(ctx, v.slot, d, other)
 	case wrote:
 		d.memory = memory{remade: c.config.Clock.Now()}
-		logger.Info("Claimed a slot again, whose container runs", "slot", v.slot.String(), "pod",
-			klog.KRef(d.remake.pod.Namespace, d.remake.pod.Name), "container", d.remake.name)
+		logger.Info("Claimed a slot again, which is in use",
+			append([]any{"slot", v.slot.String()}, d.remake.logged()...)...)
 	}
 	return nil
 }
@@ -122,14 +133,14 @@ func holderOf(c *v1alpha1.SlotClaim) []any {
 	return values
 }
 
-// lost handles a slot that a container here uses and that another has claimed. A claim of this
+// lost handles a slot that is used here and that another has claimed. A claim of this
 // node is dealt with when the informer shows it. A node that has promised to stop the container does
 // so now; otherwise nothing can be done about it here.
 func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) error {
 	if other.Spec.NodeName == c.config.Node && !other.Spec.ByDRA() {
 		return nil
 	}
-	p, promised := c.fence.promised(name)
+	p, promised := c.fence.promised(name) // by a container alone
 	if !promised || c.onlyHere(name) {
 		c.report(ctx, name, d, other)
 		return nil
@@ -153,7 +164,7 @@ func (c *Claims) lost(ctx context.Context, name slot.Name, d *decision, other *v
 	return err
 }
 
-// report tells of a slot that a container here uses and that another has claimed: once. Where this
+// report tells of a slot that is used here and that another has claimed: once. Where this
 // node alone has the device, the slot is not lost, and its claim is made as soon as the other's is
 // deleted.
 func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other *v1alpha1.SlotClaim) {
@@ -165,21 +176,22 @@ func (c *Claims) report(ctx context.Context, name slot.Name, d *decision, other 
 		return
 	}
 	d.memory.lost = other.UID
-	by, pod := d.remake, d.remake.pod
-	about := pod.Reference()
+	by := d.remake
+	logger := klog.FromContext(ctx).WithValues(by.logged()...)
 	if onlyHere {
-		klog.FromContext(ctx).Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed", "slot", name,
-			"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())
-		c.config.Events.Eventf(about, corev1.EventTypeWarning, "ClaimNotBelieved", "Container %q uses slot %s, which is also claimed by %s. "+
-			"That node cannot reach the device, and the controller deletes the claim: find out who has the "+
-			"credential of kubecri there.", by.name, name, other.HeldBy())
+		logger.Error(nil, "Another node claims a slot of a device that this node alone has; the claim is not believed",
+			"slot", name, "claimedBy", other.HeldBy())
+		c.config.Events.Eventf(by.reference(), corev1.EventTypeWarning, "ClaimNotBelieved",
+			"Slot %s, which %s uses, is also claimed by %s. "+
+				"That node cannot reach the device, and the controller deletes the claim: find out who has the "+
+				"credential of kubecri there.", name, by, other.HeldBy())
 		return
 	}
 	c.config.Metrics.SlotLost()
-	klog.FromContext(ctx).Error(nil, "A container uses a slot that is claimed by another", "slot", name,
-		"pod", klog.KRef(pod.Namespace, pod.Name), "container", by.name, "claimedBy", other.HeldBy())
-	c.config.Events.Eventf(about, corev1.EventTypeWarning, "SlotLost", "Container %q uses slot %s, which is now claimed by %s. Both use the device at once: delete one of the pods.",
-		by.name, name, other.HeldBy())
+	logger.Error(nil, "A slot that is in use is claimed by another", "slot", name, "claimedBy", other.HeldBy())
+	c.config.Events.Eventf(by.reference(), corev1.EventTypeWarning, "SlotLost",
+		"Slot %s, which %s uses, is now claimed by %s. Both use the device at once: delete one of the pods.",
+		name, by, other.HeldBy())
 }
 
 // trace makes a span of a claim that was written or could not be; most often there

@@ -14,7 +14,7 @@ const maxEarly = 100
 // early is an Event of an Instance before its pods are known.
 type early struct{ instance, reason, message string }
 
-// RecordEvents writes an Event to each pod whose containers use a slot of the Instance here. It
+// RecordEvents writes an Event to each pod, and ResourceClaim, that uses a slot of the Instance here. It
 // does not block. Until the runtime has said what runs here, nobody is known to use
 // anything: what is recorded earlier is recorded then.
 func (c *Claims) RecordEvents(instance, reason, message string) {
@@ -41,25 +41,25 @@ func (c *Claims) recordEarly() {
 }
 
 func (c *Claims) record(instance, reason, message string) {
-	for _, pod := range c.containers.pods(instance) {
-		c.config.Events.Event(pod.Reference(), corev1.EventTypeWarning, reason, message)
+	for _, object := range c.containers.objects(instance) {
+		c.config.Events.Event(&object, corev1.EventTypeWarning, reason, message)
 	}
 }
 
-// pods returns those whose containers use a slot of the Instance, in order.
-func (c *containers) pods(instance string) []Pod {
+// objects returns the pods, and the ResourceClaims, that use a slot of the Instance, in order.
+func (c *containers) objects(instance string) []corev1.ObjectReference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var pods []Pod
+	var all []corev1.ObjectReference
 	for name := range c.byInstance[instance] {
 		for u := range c.bySlot[name] {
-			if !slices.Contains(pods, u.pod) {
-				pods = append(pods, u.pod)
+			if object := *u.reference(); !slices.Contains(all, object) {
+				all = append(all, object)
 			}
 		}
 	}
-	slices.SortFunc(pods, func(a, b Pod) int {
+	slices.SortFunc(all, func(a, b corev1.ObjectReference) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	return pods
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Each pod whose containers use the device is told once, and nobody else is: also when the
@@ -45,11 +46,12 @@ func TestRecordEvents(t *testing.T) {
 		t.Errorf("a further event %q", event)
 	default:
 	}
-	if diff := cmp.Diff([]Pod{{"ns", "pod-u1", "u1"}, {"ns", "pod-u2", "u2"}}, f.containers.pods("cam-a1")); diff != "" {
+	objects := []corev1.ObjectReference{*Pod{"ns", "pod-u1", "u1"}.Reference(), *Pod{"ns", "pod-u2", "u2"}.Reference()}
+	if diff := cmp.Diff(objects, f.containers.objects("cam-a1")); diff != "" {
 		t.Errorf("pods of cam-a1 (-want +got):\n%s", diff)
 	}
 	f.remove("c3")
-	if pods := f.containers.pods("cam-a1"); len(pods) != 1 {
+	if pods := f.containers.objects("cam-a1"); len(pods) != 1 {
 		t.Errorf("pods of cam-a1 after one has gone: %v", pods)
 	}
 }

@@ -103,11 +103,9 @@ func (c *Claims) take(ctx context.Context, r *Request, g assignment.Grant) (wrot
 	if c.savedHold(g.Slot, spec) {
 		return false, nil
 	}
-	if err := check(g, c.configurations(), same(c.store.get(g.Slot), spec)); err != nil || c.has(g.Slot, spec) {
-		return false, err
-	}
 	labelsOf := func() (map[string]string, error) { return c.config.Namespaces(ctx, r.Pod.Namespace) }
-	if err := checkNamespace(g, c.configurations(), r.Pod.Namespace, labelsOf); err != nil {
+	err = permit(g, c.configurations(), same(c.store.get(g.Slot), spec), r.Pod.Namespace, labelsOf)
+	if err != nil || c.has(g.Slot, spec) {
 		return false, err
 	}
 	wrote, other, err := c.hold(ctx, g.Slot, spec)

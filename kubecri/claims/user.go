@@ -1,10 +1,14 @@
 package claims
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/slot"
 )
 
@@ -28,17 +32,43 @@ func (p Pod) Reference() *corev1.ObjectReference {
 		UID: types.UID(p.UID)}
 }
 
-// user is a container and the slots that it uses. Its id is "" while it is
-// being created.
+// user is a container, or a ResourceClaim that is prepared, and the slots that it uses. A container's id is ""
+// while it is being created.
 type user struct {
 	id      string
 	sandbox string
 	pod     Pod
 	name    string
+	claim   *v1alpha1.ResourceClaimReference // nil for a container; without pod and name otherwise
 	slots   map[slot.Name]Use
 	born    uint64 // event at which it was entered or got its id
 	exited  bool   // when the runtime was asked last
 	// stopping is true while this process stops it, and ended once it has, or was found ended: it does
 	// not run, cannot start again, and uses no slot (stop.go).
 	stopping, ended bool
+}
+
+// String is who it is, for people.
+func (u *user) String() string {
+	if u.claim != nil {
+		return "ResourceClaim " + u.claim.Namespace + "/" + u.claim.Name
+	}
+	return fmt.Sprintf("container %q of pod %s", u.name, u.pod)
+}
+
+// logged is who it is, as the log has it.
+func (u *user) logged() []any {
+	if u.claim != nil {
+		return []any{"resourceClaim", klog.KRef(u.claim.Namespace, u.claim.Name)}
+	}
+	return []any{"pod", klog.KRef(u.pod.Namespace, u.pod.Name), "container", u.name}
+}
+
+// reference is the object of its Events.
+func (u *user) reference() *corev1.ObjectReference {
+	if u.claim == nil {
+		return u.pod.Reference()
+	}
+	return &corev1.ObjectReference{Kind: "ResourceClaim", APIVersion: "resource.k8s.io/v1",
+		Namespace: u.claim.Namespace, Name: u.claim.Name, UID: u.claim.UID}
 }

@@ -73,6 +73,16 @@ func (r *Request) verify() (map[slot.Name]Use, error) {
 		granted[missing[0]], assignment.ResourcePrefix, missing[0], r.Requested[missing[0]])
 }
 
+// permit refuses a grant that the pod may not have. One that holds the slot was allowed it when it got it.
+func permit(g assignment.Grant, all []*akriv0.Configuration, holds bool, namespace string,
+	labelsOf func() (map[string]string, error)) error {
+	if err := check(g, all, holds); err != nil || holds {
+		return err
+	}
+	name, _ := slot.SplitInstance(g.Slot.Instance)
+	return checkNamespace(g.Slot, Owner(all, name), namespace, labelsOf)
+}
+
 // check refuses a grant that the Configurations do not allow. The pod may hold the
 // slot already, beyond a capacity that has shrunk since.
 func check(g assignment.Grant, all []*akriv0.Configuration, holds bool) error {

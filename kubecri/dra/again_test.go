@@ -1,16 +1,13 @@
 package dra
 
 import (
-	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ktesting "k8s.io/client-go/testing"
 
 	"github.com/kubeslot/kubeslot/test/await"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -30,7 +27,7 @@ func (a *api) remove(t *testing.T, name string) {
 }
 
 // A SlotClaim that somebody deletes while its ResourceClaim is prepared is made again, also by the next
-// process; not once it is unprepared, nor when another has the slot.
+// process; not once it is unprepared, nor when another has the slot, which is said.
 func TestClaimedAgain(t *testing.T) {
 	dir := t.TempDir()
 	a := newAPI(configuration(3), claim("u1", "one "+camera+" 2"))
@@ -40,47 +37,35 @@ func TestClaimedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := a.claimed(t)
-	gone := func(r *rig, name string) func() bool {
-		return func() bool { return len(r.Claims.OfDRA()) == len(before)-1 && a.claimed(t)[name] == "" }
-	}
+	again := func(name string) func() bool { return func() bool { return a.claimed(t)[name] == before[name] } }
 
 	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-0"))
-	if err := r.look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if now := a.claimed(t)[camera+"-0"]; now != before[camera+"-0"] {
-		t.Fatalf("slot 0 is held by %q, want %q", now, before[camera+"-0"])
-	}
-	again, err := a.KubeslotV1alpha1().SlotClaims().Get(t.Context(), camera+"-0", metav1.GetOptions{})
-	if err != nil || !again.Spec.MadeAgain || again.Spec.ResourceClaim == nil || again.Spec.ResourceClaim.UID != "u1" {
-		t.Errorf("made again: %+v (%v)", again.Spec, err)
+	await.That(t, "slot 0 to be claimed again", again(camera+"-0"))
+	made, err := a.KubeslotV1alpha1().SlotClaims().Get(t.Context(), camera+"-0", metav1.GetOptions{})
+	if err != nil || !made.Spec.MadeAgain || made.Spec.ResourceClaim == nil || made.Spec.ResourceClaim.UID != "u1" {
+		t.Errorf("made again: %+v (%v)", made.Spec, err)
 	}
 
-	a.remove(t, camera+"-1")
-	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
-	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that both are gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
-	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-0"] != before[camera+"-0"] ||
-		a.claimed(t)[camera+"-1"] != before[camera+"-1"] {
-		t.Errorf("prepared again: %v (%v), want %v", a.claimed(t), err, before)
-	}
+	r.lose(t, camera+"-0")
+	r.lose(t, camera+"-1")
+	a.noneAgain.Store(false)
+	await.That(t, "it to be prepared again with both", func() bool {
+		return r.ask(t, c) == nil && again(camera+"-0")() && again(camera+"-1")()
+	})
 
 	r.kill()
 	a.remove(t, camera+"-1")
 	r = start(t, a, here, dir)
-	if err := r.look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if now := a.claimed(t)[camera+"-1"]; now != before[camera+"-1"] {
-		t.Errorf("after a restart slot 1 is held by %q, want %q", now, before[camera+"-1"])
-	}
+	await.That(t, "slot 1 to be claimed again after a restart", again(camera+"-1"))
 
-	a.remove(t, camera+"-1")
-	await.That(t, "the informer to show that the claim is gone", gone(r, camera+"-1"))
-	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
-	if err := r.look(t.Context()); err == nil {
-		t.Error("another has the slot, and nothing says so")
+	r.lose(t, camera+"-0")
+	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
+	a.noneAgain.Store(false)
+	event := await.Next(t, "an event", r.events.Events)
+	for _, part := range []string{"SlotLost", camera + "-0", "ResourceClaim ns/claim-u1", "another"} {
+		if !strings.Contains(event, part) {
+			t.Errorf("event %q does not say %q", event, part)
+		}
 	}
 	if err := unprepare(t, r, "u1"); err != nil {
 		t.Fatal(err)
@@ -88,7 +73,7 @@ func TestClaimedAgain(t *testing.T) {
 	if err := r.look(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if now := a.claimed(t); len(now) != 1 || now[camera+"-1"] != "another" {
+	if now := r.held(t); len(now) != 1 || now[camera+"-0"] != "another" {
 		t.Errorf("after it was unprepared: %v", now)
 	}
 }
@@ -100,8 +85,7 @@ func TestPreparedAndNotClaimed(t *testing.T) {
 	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
-	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	r.lose(t, camera+"-0")
 	if err := r.ask(t, claim("u2", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
@@ -126,23 +110,19 @@ func TestNodeIsDeleted(t *testing.T) {
 	if err := nodes.Delete(t.Context(), here, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.That(t, "the informers to show it", func() bool {
-		if a.claimed(t)[camera+"-0"] != "" {
-			a.remove(t, camera+"-0")
-		}
-		return r.look(t.Context()) != nil
+	await.That(t, "the informer to show it", func() bool {
+		_, shown, _ := r.nodes.GetByKey(here)
+		return !shown
 	})
-	<-r.again // of its deletion, and of the nodes that were there
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); r.keep(ctx) }()
-	defer func() { cancel(); <-ended }()
-	await.That(t, "an attempt in vain", func() bool { // the next one is in an hour
-		return slices.ContainsFunc(a.kube.Actions(), func(action ktesting.Action) bool {
-			return action.Matches("get", "resourceclaims")
-		})
+	r.lose(t, camera+"-0")
+	a.noneAgain.Store(false)
+	await.That(t, "an error: the slot is nobody's", func() bool {
+		err := r.ask(t, c)
+		return err != nil && strings.Contains(err.Error(), "no Node object")
 	})
-	if _, err := nodes.Create(t.Context(), node(here), metav1.CreateOptions{}); err != nil {
+	again := node(here)
+	again.UID = "another"
+	if _, err := nodes.Create(t.Context(), again, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await.That(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-0"] == "dra.u1.s0" })
@@ -159,16 +139,21 @@ func TestSpecThatCannotBeRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		r.kill()
 		if err := os.WriteFile(r.specPath("u1"), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		a.remove(t, camera+"-1")
-		await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 1 })
-		if err := r.look(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
+		r = start(t, a, here, r.dir)
+		if err := r.describeAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "u1") {
 			t.Errorf("the error %v does not name the ResourceClaim of the bad file", err)
 		}
+		await.That(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-1"] == "dra.u2.s0" })
+		if err := r.look(t.Context()); err != nil {
+			t.Error(err)
+		}
 		want := map[string]string{camera + "-0": "dra.u1.s0", camera + "-1": "dra.u2.s0"}
-		if diff := cmp.Diff(want, a.claimed(t)); diff != "" {
+		if diff := cmp.Diff(want, r.held(t)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		r.kill()

@@ -4,13 +4,12 @@
 //
 // To prepare is to claim the slots (package claims) and then to write a CDI spec that has what containers
 // get (package cdi). The spec names the slots, and follows the devices (spec.go). What it names is in use until it
-// is gone, which it is not before the runtime has no container that may use it (inuse.go); then the slots are
-// released. Nothing else is stored: what a ResourceClaim holds is found by the holder of SlotClaims, so that a
-// restart changes nothing, and a SlotClaim that somebody deletes is made again by the spec (keep.go). What is to be
-// done is decided by functions of values (plan.go). The scheduler only counts slots; to create a SlotClaim is what
-// keeps two from one slot.
+// is gone, which it is not before the runtime has no container that may use it (inuse.go). Package claims knows of
+// it, as of the slots that a container uses: it releases them then, and makes a SlotClaim again that somebody deletes.
+// Nothing else is stored, so that a restart changes nothing. What is to be done is decided by functions of values
+// (plan.go). The scheduler only counts slots; to create a SlotClaim is what keeps two from one slot.
 //
 // The driver runs once there is anything for it to do (serve.go). It reports the health of the devices that
 // are prepared (health.go), and releases what a kubelet that has lost its state does not ask for any more
-// (keep.go).
+// (leftovers.go).
 package dra

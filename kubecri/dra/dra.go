@@ -22,7 +22,6 @@ import (
 	akriinformers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/akri/v0"
 	informers "github.com/kubeslot/kubeslot/types/client/informers/externalversions/kubeslot/v1alpha1"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
-	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -42,13 +41,11 @@ type Config struct {
 	Kube kubernetes.Interface
 	// Claims is the owner of the node's SlotClaims.
 	Claims *claims.Claims
-	// Configurations are those of all namespaces; SlotClaims, Slices and Pods those of this node, and Nodes is it.
-	// Whoever made the informers starts them, after New.
+	// Configurations are those of all namespaces; Slices and Pods those of this node. Whoever made the informers starts
+	// them, after New.
 	Configurations akriinformers.ConfigurationInformer
-	SlotClaims     informers.SlotClaimInformer
 	Slices         informers.DeviceSliceInformer
 	Pods           coreinformers.PodInformer
-	Nodes          coreinformers.NodeInformer
 	// Device returns the device behind an Instance, or why it cannot be used. It may wait a while.
 	Device func(ctx context.Context, instance string) (discovery.Device, error)
 	// Seen knows which devices the node sees.
@@ -67,22 +64,20 @@ type Config struct {
 // Driver is the DRA driver of a node. Safe for concurrent use.
 type Driver struct {
 	Config
-	again wake.Signal             // asks for what is prepared to be claimed again
-	busy  claims.Locks[types.UID] // by a ResourceClaim: one is at it at a time
+	busy claims.Locks[types.UID] // by a ResourceClaim: one is at it at a time
 
 	patience time.Duration
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
 
-// New makes a Driver and registers with the informers.
+// New makes a Driver. What a former process has prepared uses its slots before Claims are run.
 func New(config Config) (*Driver, error) {
 	switch {
 	case config.Node == "", config.KubeletDirectory == "":
 		return nil, errors.New("dra: the node's name and the kubelet's directory are required")
-	case config.Kube == nil, config.Claims == nil, config.Configurations == nil, config.SlotClaims == nil,
-		config.Slices == nil, config.Pods == nil, config.Nodes == nil, config.Device == nil, config.Seen == nil,
-		config.Runtime == nil:
+	case config.Kube == nil, config.Claims == nil, config.Configurations == nil, config.Slices == nil,
+		config.Pods == nil, config.Device == nil, config.Seen == nil, config.Runtime == nil:
 		return nil, errors.New("dra: client, claims, informers, devices and runtime are required")
 	case config.Resync <= 0:
 		return nil, fmt.Errorf("dra: resync %s must be positive", config.Resync)
@@ -90,11 +85,15 @@ func New(config Config) (*Driver, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	d := &Driver{Config: config, again: wake.New(), patience: patience}
+	d := &Driver{Config: config, patience: patience}
 	if d.CDI != nil {
 		d.CDI.DescribeClaims(d.describeAgain)
 	}
-	return d, d.follow()
+	recorded, _ := d.allRecorded() // describeAgain says of which spec it cannot be read
+	for _, p := range recorded {
+		d.Claims.Use(p.ResourceClaimReference, p.slots())
+	}
+	return d, nil
 }
 
 // alone calls do as the only one who is at the ResourceClaim.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
@@ -57,6 +59,8 @@ type api struct {
 	uids int
 	// fault, if set, stands between a call about SlotClaims and the API server.
 	fault func(do func() error) error
+	// noneAgain has it not answer who claims a slot again.
+	noneAgain atomic.Bool
 	// watches are how many of each resource were begun: a fake API server does not tell of what is before.
 	watches map[string]int
 }
@@ -82,6 +86,9 @@ func newAPI(of *akriv0.Configuration, kube ...runtime.Object) *api {
 			switch action := action.(type) {
 			case ktesting.CreateAction:
 				claim := action.GetObject().(*v1alpha1.SlotClaim).DeepCopy()
+				if claim.Spec.MadeAgain && a.noneAgain.Load() {
+					return errors.New("connection refused")
+				}
 				a.uids++
 				claim.UID = types.UID(strconv.Itoa(a.uids))
 				made = claim
@@ -245,6 +252,9 @@ type rig struct {
 	runtime *fakeRuntime
 	devices *devices
 	dir     string // of files
+	events  *record.FakeRecorder
+	shown   cache.Indexer // the SlotClaims that the node knows
+	nodes   cache.Indexer
 	kill    func()
 }
 
@@ -256,13 +266,11 @@ func bothCameras() map[string]discovery.Device {
 // start starts a node's claims, but not its Driver; dir has what stays there when it is killed.
 func start(t *testing.T, a *api, name, dir string) *rig {
 	t.Helper()
-	r := &rig{api: a, dir: dir, runtime: &fakeRuntime{dir: filepath.Join(dir, "cdi")},
+	r := &rig{api: a, dir: dir, runtime: &fakeRuntime{dir: filepath.Join(dir, "cdi")}, events: record.NewFakeRecorder(10),
 		devices: &devices{seen: bothCameras(), changed: make(chan struct{})}}
 	ours, core := informers.NewSharedInformerFactory(a, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	config := Config{Node: name, Kube: a.kube, Configurations: ours.Akri().V0().Configurations(),
-		SlotClaims: ours.Kubeslot().V1alpha1().SlotClaims(),
-		Slices:     ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(),
-		Nodes: core.Core().V1().Nodes(),
+		Slices: ours.Kubeslot().V1alpha1().DeviceSlices(), Pods: core.Core().V1().Pods(),
 		Device: func(_ context.Context, instance string) (discovery.Device, error) {
 			seen, _ := r.devices.Devices()
 			device, is := seen[instance]
@@ -271,12 +279,14 @@ func start(t *testing.T, a *api, name, dir string) *rig {
 			}
 			return device, nil
 		}, Seen: r.devices, Runtime: r.runtime, KubeletDirectory: filepath.Join(dir, "kubelet"), Resync: time.Hour}
+	slotClaims, nodes := ours.Kubeslot().V1alpha1().SlotClaims(), core.Core().V1().Nodes()
+	r.shown, r.nodes = slotClaims.Informer().GetIndexer(), nodes.Informer().GetIndexer()
 	var err error
-	config.Claims, err = claims.New(claims.Config{Node: name, Client: a, Claims: config.SlotClaims,
+	config.Claims, err = claims.New(claims.Config{Node: name, Client: a, Claims: slotClaims,
 		Configurations: config.Configurations,
-		Pods:           config.Pods, Nodes: core.Core().V1().Nodes(), Namespaces: claims.NamespacesOf(a.kube),
+		Pods:           config.Pods, Nodes: nodes, Namespaces: claims.NamespacesOf(a.kube),
 		Runtime: r.runtime,
-		Events:  record.NewFakeRecorder(10),
+		Events:  r.events,
 		Grace:   time.Nanosecond, Resync: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -333,6 +343,30 @@ func (r *rig) ask(t *testing.T, c *resourceapi.ResourceClaim) error {
 		t.Fatalf("%v (%v), want one result", results, err)
 	}
 	return results[c.UID].Err
+}
+
+// held returns what is claimed once all is released that is to be.
+func (r *rig) held(t *testing.T) map[string]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r.Claims.Drain(ctx)
+	if ctx.Err() != nil {
+		t.Fatal("not all is released")
+	}
+	return r.api.claimed(t)
+}
+
+// lose has somebody delete a SlotClaim of the node, which it cannot create again until a.noneAgain is false. That it is
+// gone the node sees in a moment.
+func (r *rig) lose(t *testing.T, name string) {
+	t.Helper()
+	r.api.noneAgain.Store(true)
+	r.api.remove(t, name)
+	await.That(t, "the informer to show that the claim is gone", func() bool {
+		_, shown, _ := r.shown.GetByKey(name)
+		return !shown
+	})
 }
 
 func (r *rig) specPath(uid types.UID) string {

@@ -46,7 +46,7 @@ func (d *Driver) health() (report kubeletplugin.DeviceHealthReport, changed <-ch
 			listed[s.Spec.Devices[i].Instance()] = &s.Spec.Devices[i]
 		}
 	}
-	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
+	recorded, _ := d.allRecorded() // describeAgain says of which spec it cannot be read
 	reported := map[string]bool{}
 	for _, p := range recorded {
 		for _, r := range p.Results {

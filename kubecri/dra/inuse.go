@@ -20,10 +20,10 @@ import (
 // does not wait for that: it has a claim unprepared while containers of a pod that was deleted by force run still,
 // and has one prepared anew whose pod it believes to be prepared.
 
-// revoke takes back what a ResourceClaim is prepared with, by its record, if it has one: no container is created
-// with it from now on. It returns an error while one may have it, and its slots are in use; then the spec is gone.
-func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference, p *preparedClaim) error {
-	if p != nil {
+// revoke takes back what a ResourceClaim has here: no container is created with it from now on. It returns an error
+// while one may have it, and its slots are in use; then the spec is gone, and they are released.
+func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
+	if p, _ := d.recorded(ref.UID); p != nil {
 		p.Revoked = true
 		if err := d.describe(p, nil); err != nil {
 			return err
@@ -41,7 +41,11 @@ func (d *Driver) revoke(ctx context.Context, ref v1alpha1.ResourceClaimReference
 		return fmt.Errorf("container %q of pod %s/%s has not ended and may use it: the slots are free when it has",
 			kubelettypes.GetContainerName(c.Labels), ref.Namespace, kubelettypes.GetPodName(c.Labels))
 	}
-	return d.CDI.RemoveClaim(ref.UID)
+	if err := d.CDI.RemoveClaim(ref.UID); err != nil {
+		return err
+	}
+	d.Claims.Use(ref, nil)
+	return d.Claims.Free(ctx, d.of(ref))
 }
 
 // user returns a container that may use the ResourceClaim, nil for none: one that has not ended, of a pod that

@@ -37,7 +37,7 @@ func TestAllocatedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{other + "-0": "dra.u1.s0", other + "-1": "dra.u1.s1"},
-		a.claimed(t)); diff != "" {
+		r.held(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -62,7 +62,7 @@ func TestSpecOfOtherSlots(t *testing.T) {
 	if !r.says(`"u1-one"`, other+"-0", "!"+camera)() {
 		t.Errorf("its spec is\n%s", r.spec("u1"))
 	}
-	if diff := cmp.Diff(map[string]string{other + "-0": "dra.u1.s0"}, a.claimed(t)); diff != "" {
+	if diff := cmp.Diff(map[string]string{other + "-0": "dra.u1.s0"}, r.held(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -77,10 +77,11 @@ func TestSlotLostWhilePrepared(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.runtime.has(container("c1", "uid-of-pod", ""))
-	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	r.lose(t, camera+"-0")
 	a.put(t, camera+"-0", v1alpha1.SlotClaimSpec{NodeName: there, Holder: "another"})
-	err := r.ask(t, c)
+	a.noneAgain.Store(false)
+	var err error
+	await.That(t, "an error", func() bool { err = r.ask(t, c); return err != nil })
 	for _, part := range []string{camera + "-0", `holder "another"`, "ns/pod-uid-of-pod"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error %v does not say %q", err, part)
@@ -106,13 +107,14 @@ func TestPreparedAgainInAnOutage(t *testing.T) {
 	}
 	before := r.spec("u1")
 	r.runtime.has(container("c1", "uid-of-pod", ""))
-	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	r.lose(t, camera+"-0")
 	a.set(away)
-	if err := r.ask(t, c); err == nil || r.spec("u1") != before {
-		t.Errorf("%v; the spec is\n%s", err, r.spec("u1"))
+	await.That(t, "an error", func() bool { return r.ask(t, c) != nil })
+	if r.spec("u1") != before {
+		t.Errorf("the spec is\n%s", r.spec("u1"))
 	}
 	a.set(nil)
+	a.noneAgain.Store(false)
 	if err := r.ask(t, c); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
 		t.Errorf("%v; slots %v", err, a.claimed(t))
 	}
@@ -141,15 +143,12 @@ func TestUnpreparedWhileAContainerRuns(t *testing.T) {
 		}
 	}
 	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
-	if err := r.look(t.Context()); err != nil || a.claimed(t)[camera+"-0"] != "dra.u1.s0" {
-		t.Errorf("not claimed again: %v; slots %v", err, a.claimed(t))
-	}
+	await.That(t, "the slot to be claimed again", func() bool { return a.claimed(t)[camera+"-0"] == "dra.u1.s0" })
 	if err := r.describeAgain(t.Context()); err != nil || !r.says(`!"u1-one"`)() {
 		t.Errorf("described again (%v):\n%s", err, r.spec("u1"))
 	}
 	r.runtime.has()
-	if err := unprepare(t, r, "u1"); err != nil || len(a.claimed(t)) != 0 || r.spec("u1") != "" {
+	if err := unprepare(t, r, "u1"); err != nil || len(r.held(t)) != 0 || r.spec("u1") != "" {
 		t.Errorf("%v; slots %v", err, a.claimed(t))
 	}
 }

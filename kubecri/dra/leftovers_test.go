@@ -83,7 +83,7 @@ func TestLeftovers(t *testing.T) {
 			if err := r.look(t.Context()); (err != nil) != (len(test.containers) > 0 && !test.released) {
 				t.Error(err)
 			}
-			if released := len(a.claimed(t)) == 0; released != test.released || (r.spec("u1") == "") != test.released {
+			if released := len(r.held(t)) == 0; released != test.released || (r.spec("u1") == "") != test.released {
 				t.Errorf("released: %t, spec %q; want released: %t", released, r.spec("u1"), test.released)
 			}
 		})
@@ -97,8 +97,7 @@ func TestLeftoverSpec(t *testing.T) {
 	if err := r.ask(t, claim("u1", "one "+camera+" 1")); err != nil {
 		t.Fatal(err)
 	}
-	a.remove(t, camera+"-0")
-	await.That(t, "the informer to show that the claim is gone", func() bool { return len(r.Claims.OfDRA()) == 0 })
+	r.lose(t, camera+"-0")
 	if err := r.look(t.Context()); err != nil || r.spec("u1") != "" {
 		t.Errorf("%v; left %s", err, r.spec("u1"))
 	}
@@ -118,7 +117,7 @@ func TestLeftoverOfTheName(t *testing.T) {
 	if err := r.look(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(map[string]string{camera + "-1": "dra.u2.s0"}, a.claimed(t)); diff != "" ||
+	if diff := cmp.Diff(map[string]string{camera + "-1": "dra.u2.s0"}, r.held(t)); diff != "" ||
 		r.spec("u1") != "" || r.spec("u2") == "" {
 		t.Errorf("(-want +got):\n%s%s%s", diff, r.spec("u1"), r.spec("u2"))
 	}
@@ -137,11 +136,11 @@ func TestLeftoverOfWhatIsPrepared(t *testing.T) {
 	before := r.spec("u1")
 	r.runtime.has(container("c1", "uid-of-pod", ""))
 	a.put(t, camera+"-1", v1alpha1.SlotClaimSpec{NodeName: here, Holder: "dra.u1.s0", ResourceClaim: reference(c)})
-	await.That(t, "the slot in the watch", func() bool { return len(r.Claims.OfDRA()) == 2 })
+	await.That(t, "the slot to be released", func() bool { return a.claimed(t)[camera+"-1"] == "" })
 	if err := r.look(t.Context()); err != nil || r.spec("u1") != before {
 		t.Errorf("%v; its spec is\n%s", err, r.spec("u1"))
 	}
-	if diff := cmp.Diff(map[string]string{camera + "-0": "dra.u1.s0"}, a.claimed(t)); diff != "" {
+	if diff := cmp.Diff(map[string]string{camera + "-0": "dra.u1.s0"}, r.held(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

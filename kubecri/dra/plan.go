@@ -2,10 +2,8 @@ package dra
 
 import (
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
-	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -91,21 +89,15 @@ func consumed(capacity map[resourceapi.QualifiedName]resource.Quantity) (int, er
 // holder is that of the result's slots.
 func (p *preparedClaim) holder(r *result) string { return v1alpha1.DRAHolder(p.UID, r.Share) }
 
-// slots are those that the ResourceClaim has here, each with its result; none of nil.
-func (p *preparedClaim) slots() iter.Seq2[slot.Name, *result] {
-	return func(yield func(slot.Name, *result) bool) {
-		if p == nil {
-			return
-		}
-		for i := range p.Results {
-			r := &p.Results[i]
-			for _, index := range r.Held {
-				if !yield(slot.Name{Instance: r.Instance, Index: index}, r) {
-					return
-				}
-			}
+// slots are those that the ResourceClaim has here, each with its holder.
+func (p *preparedClaim) slots() map[slot.Name]string {
+	slots := map[slot.Name]string{}
+	for _, r := range p.Results {
+		for _, index := range r.Held {
+			slots[slot.Name{Instance: r.Instance, Index: index}] = p.holder(&r)
 		}
 	}
+	return slots
 }
 
 // isOf reports whether it is of the same allocation as the other, which holds nothing.
@@ -114,15 +106,6 @@ func (p *preparedClaim) isOf(other *preparedClaim) bool {
 		a.Held = nil
 		return reflect.DeepEqual(a, b)
 	})
-}
-
-// beyond are those of its SlotClaims of which the ResourceClaim does not have the slots.
-func (p *preparedClaim) beyond(all []*v1alpha1.SlotClaim) []*v1alpha1.SlotClaim {
-	has := map[string]bool{}
-	for name := range p.slots() {
-		has[name.String()] = true
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(c *v1alpha1.SlotClaim) bool { return has[c.Name] })
 }
 
 // mayPrepare returns an error unless DRA gives the Instance's slots. configuration is the one in force that
@@ -141,22 +124,4 @@ func mayPrepare(configuration *akriv0.Configuration, instance string) error {
 	return fmt.Errorf("device %s is of Configuration %s/%s, whose slots kube-scheduler gives: its spec.allocator or "+
 		"status.allocator is not DRA. Delete the ResourceClaim, and have the pod request the resource akri.sh/%s",
 		instance, configuration.Namespace, configuration.Name, configuration.Name)
-}
-
-// ofClaim are the SlotClaims that the ResourceClaim holds. It changes the list.
-func ofClaim(claim types.UID, all []*v1alpha1.SlotClaim) []*v1alpha1.SlotClaim {
-	holder := v1alpha1.DRAHolder(claim, nil)
-	return slices.DeleteFunc(all, func(c *v1alpha1.SlotClaim) bool {
-		return c.Spec.Holder != holder && !strings.HasPrefix(c.Spec.Holder, holder+".")
-	})
-}
-
-// lowestFree returns the lowest index below the capacity that nobody has; false for none.
-func lowestFree(capacity int, taken map[int]string) (int, bool) {
-	for i := range capacity {
-		if _, is := taken[i]; !is {
-			return i, true
-		}
-	}
-	return 0, false
 }

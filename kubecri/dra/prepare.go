@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
@@ -27,31 +28,20 @@ func (d *Driver) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	if err != nil {
 		return nil, err
 	}
-	for since := d.Clock.Now(); ; {
+	_ = wait.PollUntilContextTimeout(ctx, retryInterval, d.patience, true, func(context.Context) (bool, error) {
 		err = d.alone(ctx, want.UID, func(ctx context.Context) error { return d.tryToPrepare(ctx, claim, *want) })
-		if err == nil {
-			return want.devices(), nil
-		}
-		if d.Clock.Since(since) >= d.patience {
-			break
-		}
-		select {
-		case <-d.Clock.After(retryInterval):
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	if !errors.Is(err, errNoneFree) {
+		return err == nil, nil
+	})
+	switch {
+	case err == nil:
+		return want.devices(), nil
+	case !errors.Is(err, errNoneFree):
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	return nil, errors.Join(err, d.alone(ctx, want.UID, func(ctx context.Context) error {
-		if p, err := d.recorded(want.UID); p != nil || err != nil { // another call has prepared it
-			return err
-		}
-		return d.releaseAll(ctx, d.of(want.UID))
+		return d.Claims.Free(ctx, d.of(want.ResourceClaimReference)) // but for what another call has prepared
 	}))
 }
 
@@ -81,7 +71,7 @@ func (d *Driver) tryToPrepare(ctx context.Context, claim *resourceapi.ResourceCl
 		before.Revoked = false
 		return d.describe(before, devices)
 	case before != nil || err != nil:
-		if errInUse := d.revoke(ctx, p.ResourceClaimReference, before); errInUse != nil {
+		if errInUse := d.revoke(ctx, p.ResourceClaimReference); errInUse != nil {
 			return errors.Join(err, fmt.Errorf("it was prepared with other slots before: %w", errInUse))
 		}
 	}
@@ -91,15 +81,41 @@ func (d *Driver) tryToPrepare(ctx context.Context, claim *resourceapi.ResourceCl
 	if err := d.describe(&p, devices); err != nil {
 		return err
 	}
+	d.Claims.Use(p.ResourceClaimReference, p.slots())
 	klog.FromContext(ctx).Info("Prepared a ResourceClaim", "resourceClaim", klog.KObj(claim))
-	return d.releaseAll(ctx, p.beyond(d.of(p.UID)))
+	return d.Claims.Free(ctx, d.of(p.ResourceClaimReference)) // what is beyond these
 }
 
-// takeAll claims slots for all results, once what the ResourceClaim has of another allocation is released: it may have
-// been the same slots.
+// claimAgain claims what a ResourceClaim is prepared with.
+func (d *Driver) claimAgain(ctx context.Context, p *preparedClaim) error {
+	var errs []error
+	for name, holder := range p.slots() {
+		c := d.configuration(name.Instance)
+		if c == nil || name.Index >= c.Spec.Slots() {
+			continue // a claim would not count
+		}
+		switch other, err := d.claimSlot(ctx, p, holder, name, true); {
+		case err != nil && !errors.Is(err, claims.ErrNotBelieved):
+			errs = append(errs, fmt.Errorf("claim slot %s again: %w", name, err))
+		case other != nil:
+			errs = append(errs, fmt.Errorf("it is prepared with slot %s, which is now claimed by %s: %w", name,
+				other.HeldBy(), errLost))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// errLost is in the error of a slot that another has by now.
+var errLost = errors.New("both use the device at once: delete the pods of one")
+
+// takeAll claims slots for all results. What the ResourceClaim has of another allocation is released: it may be the
+// same slots.
 func (d *Driver) takeAll(ctx context.Context, claim *resourceapi.ResourceClaim, p *preparedClaim) error {
-	others := slices.DeleteFunc(d.of(p.UID), func(c *v1alpha1.SlotClaim) bool { return c.AllocatedBy(claim) })
-	if err := d.releaseAll(ctx, others); err != nil {
+	others := d.of(p.ResourceClaimReference)
+	maps.DeleteFunc(others, func(name slot.Name, holder string) bool {
+		return v1alpha1.DRAAllocates(claim, name.Instance, holder)
+	})
+	if err := d.Claims.Free(ctx, others); err != nil {
 		return err
 	}
 	p.Results = slices.Clone(p.Results)
@@ -111,8 +127,10 @@ func (d *Driver) takeAll(ctx context.Context, claim *resourceapi.ResourceClaim, 
 	return nil
 }
 
-// of are the SlotClaims of this node that the ResourceClaim holds.
-func (d *Driver) of(claim types.UID) []*v1alpha1.SlotClaim { return ofClaim(claim, d.Claims.OfDRA()) }
+// of are the slots that the ResourceClaim holds or uses here, each with its holder.
+func (d *Driver) of(claim v1alpha1.ResourceClaimReference) map[slot.Name]string {
+	return d.Claims.OfResourceClaims()[claim]
+}
 
 // devicesOf returns the devices of what is to be prepared, by Instance, or why they cannot be given.
 func (d *Driver) devicesOf(ctx context.Context, p *preparedClaim) (map[string]discovery.Device, error) {
@@ -166,75 +184,50 @@ func (d *Driver) take(ctx context.Context, p *preparedClaim, r *result) error {
 	if c := d.configuration(r.Instance); c != nil {
 		capacity = c.Spec.Slots()
 	}
-	taken, tries := d.taken(p, r), 0
-	for len(r.Held) < r.Slots {
-		index, free := lowestFree(capacity, taken)
-		if !free {
-			return noneFree(r, capacity, taken)
+	taken, tries := d.Claims.Taken(r.Instance, p.holder(r)), 0
+	var who []string // has slots that are wanted
+	for index := 0; len(r.Held) < r.Slots; index++ {
+		if index == capacity {
+			return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and of its %d %w: held "+
+				"by %s. It is tried again", r.Instance, len(r.Held), r.Slots, r.Request, capacity, errNoneFree,
+				claims.Some(who))
 		}
-		_, other, err := d.claimSlot(ctx, p, r, slot.Name{Instance: r.Instance, Index: index}, false)
-		switch {
-		case errors.Is(err, claims.ErrNotBelieved):
-			taken[index] = "another node, which cannot reach the device"
-			continue
-		case err != nil:
-			return fmt.Errorf("device %s: %d of the %d slots that request %s was allocated are claimed, and the next "+
-				"try goes on from there: %w", r.Instance, len(r.Held), r.Slots, r.Request, err)
-		case other == nil:
-			r.Held, taken[index] = append(r.Held, index), ""
-			continue
-		}
-		taken[index] = other.HeldBy()
-		if tries++; tries != maxTries {
-			continue
-		}
-		elsewhere, err := d.Claims.TakenElsewhere(ctx, r.Instance)
-		if err != nil {
-			return err
-		}
-		for i, who := range elsewhere {
-			if _, is := taken[i]; !is {
-				taken[i] = who
+		holder, isTaken := taken[index]
+		if !isTaken {
+			other, err := d.claimSlot(ctx, p, p.holder(r), slot.Name{Instance: r.Instance, Index: index}, false)
+			switch {
+			case errors.Is(err, claims.ErrNotBelieved):
+				holder = "another node, which cannot reach the device"
+			case err != nil:
+				return fmt.Errorf("device %s: %d of the %d slots that request %s was allocated are claimed, and the "+
+					"next try goes on from there: %w", r.Instance, len(r.Held), r.Slots, r.Request, err)
+			case other == nil:
+				r.Held = append(r.Held, index)
+				continue
+			default:
+				holder = other.HeldBy()
+				if tries++; tries == maxTries {
+					elsewhere, err := d.Claims.TakenElsewhere(ctx, r.Instance)
+					if err != nil {
+						return err
+					}
+					maps.Copy(taken, elsewhere)
+				}
 			}
 		}
+		if !slices.Contains(who, holder) {
+			who = append(who, holder)
+		}
 	}
-	slices.Sort(r.Held)
 	return nil
 }
 
-// claimSlot claims a slot for a result; again says that containers may use it. other is the claim in the way.
-func (d *Driver) claimSlot(ctx context.Context, p *preparedClaim, r *result, name slot.Name, again bool,
-) (wrote bool, other *v1alpha1.SlotClaim, err error) {
-	return d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
-		Holder: p.holder(r), MadeAgain: again, ResourceClaim: new(p.ResourceClaimReference)})
-}
-
-// taken returns who else has slots of the result's device, by index. Another claim has those that its spec names, also
-// while they are not claimed. What the result has of an earlier try is not among them, so that take finds it.
-func (d *Driver) taken(p *preparedClaim, r *result) map[int]string {
-	taken := d.Claims.Taken(r.Instance, p.holder(r))
-	recorded, _ := d.allRecorded() // keep says of which spec it cannot be read
-	for _, other := range recorded {
-		for name := range other.slots() {
-			if _, is := taken[name.Index]; !is && other.UID != p.UID && name.Instance == r.Instance {
-				taken[name.Index] = fmt.Sprintf("ResourceClaim %s/%s on node %s", other.Namespace, other.Name, d.Node)
-			}
-		}
-	}
-	return taken
-}
-
-// noneFree says who has the slots that are wanted.
-func noneFree(r *result, capacity int, taken map[int]string) error {
-	var who []string
-	for i := range capacity {
-		if taken[i] != "" && !slices.Contains(who, taken[i]) {
-			who = append(who, taken[i])
-		}
-	}
-	return fmt.Errorf("device %s has %d of the %d slots that request %s was allocated, and of its %d %w: held by %s. "+
-		"It is tried again",
-		r.Instance, len(r.Held), r.Slots, r.Request, capacity, errNoneFree, claims.Some(who))
+// claimSlot claims a slot; again says that containers may use it. other is the claim in the way.
+func (d *Driver) claimSlot(ctx context.Context, p *preparedClaim, holder string, name slot.Name, again bool,
+) (other *v1alpha1.SlotClaim, err error) {
+	_, other, err = d.Claims.HoldFor(ctx, name, v1alpha1.SlotClaimSpec{Level: v1alpha1.ConfigurationLevel,
+		Holder: holder, MadeAgain: again, ResourceClaim: new(p.ResourceClaimReference)})
+	return other, err
 }
 
 // devices is what the kubelet is to know. The runtime gets the name of a request's CDI device once.
@@ -253,39 +246,14 @@ func (p *preparedClaim) devices() []kubeletplugin.Device {
 	return devices
 }
 
-// unprepare releases all that a ResourceClaim has here. Of one that was never prepared, the API server may know slots
-// whose creation it has not answered.
+// unprepare has all released that a ResourceClaim has here. A slot that the API server says later that it has created
+// is left over.
 func (d *Driver) unprepare(ctx context.Context, ref v1alpha1.ResourceClaimReference) error {
 	if err := d.Claims.Ready(ctx); err != nil {
 		return err
 	}
-	if p, _ := d.recorded(ref.UID); p != nil {
-		return d.release(ctx, ref, d.of(ref.UID))
-	}
-	all, err := d.Claims.ListOfDRA(ctx)
-	if err != nil {
-		return err
-	}
-	return d.release(ctx, ref, ofClaim(ref.UID, all))
-}
-
-// release revokes what a ResourceClaim is prepared with and then releases its SlotClaims.
-func (d *Driver) release(ctx context.Context, ref v1alpha1.ResourceClaimReference, all []*v1alpha1.SlotClaim) error {
-	p, err := d.recorded(ref.UID)
-	if p == nil && err == nil && len(all) == 0 {
+	if p, err := d.recorded(ref.UID); p == nil && err == nil && len(d.of(ref)) == 0 {
 		return nil
 	}
-	if err := d.revoke(ctx, ref, p); err != nil {
-		return err
-	}
-	return d.releaseAll(ctx, all)
-}
-
-// releaseAll releases SlotClaims of which no container has the slot.
-func (d *Driver) releaseAll(ctx context.Context, all []*v1alpha1.SlotClaim) error {
-	var errs []error
-	for _, c := range all {
-		errs = append(errs, d.Claims.Release(ctx, c))
-	}
-	return errors.Join(errs...)
+	return d.revoke(ctx, ref)
 }

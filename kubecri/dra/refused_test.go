@@ -48,7 +48,7 @@ func TestPrepareGoesOn(t *testing.T) {
 	if err := r.ask(t, c); err != nil || len(a.claimed(t)) != 8 {
 		t.Errorf("%v; claimed %v", err, a.claimed(t))
 	}
-	if err := unprepare(t, r, "u1"); err != nil || len(a.claimed(t)) != 0 {
+	if err := unprepare(t, r, "u1"); err != nil || len(r.held(t)) != 0 {
 		t.Errorf("%v; claimed %v", err, a.claimed(t))
 	}
 }

@@ -2,7 +2,6 @@ package dra
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,15 +9,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/unixsocket"
-	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
@@ -27,34 +23,13 @@ import (
 // kubelet's directories may not be there yet, and a kubecri that is being replaced still serves them.
 const startRetry = time.Second
 
-// follow has what is prepared claimed again when somebody deletes a SlotClaim, or the Node object that owns them is
-// back.
-func (d *Driver) follow() error {
-	_, errClaims := d.SlotClaims.Informer().AddEventHandler(informers.Each(func(c *v1alpha1.SlotClaim, gone bool) {
-		if gone && c.Spec.ByDRA() {
-			d.again.Send()
-		}
-	}))
-	known := types.UID("") // while there is no Node object, nothing can be claimed
-	_, errNode := d.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, gone bool) {
-		switch {
-		case gone:
-			known = ""
-		case node.UID != known:
-			known = node.UID
-			d.again.Send()
-		}
-	}))
-	return errors.Join(errClaims, errNode)
-}
-
 // needed reports whether there is anything for a DRA driver to do: DRA gives the slots of a Configuration, or is to,
 // or ResourceClaims hold slots here. A driver that has served here is needed, too: the kubelet has it unprepare what
 // it may have prepared, whatever is left of that, and until it is answered no pod of such a claim ends.
 func (d *Driver) needed() bool {
 	_, err := os.Lstat(filepath.Join(d.ownDirectory(), socket))
 	all, _ := d.Configurations.Lister().List(labels.Everything()) // from memory
-	return err == nil || len(d.Claims.OfDRA()) > 0 ||
+	return err == nil || len(d.Claims.OfResourceClaims()) > 0 ||
 		slices.ContainsFunc(all, func(c *akriv0.Configuration) bool { return !c.GivesSlots() })
 }
 
@@ -71,7 +46,7 @@ func (d *Driver) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	_ = d.describeAgain(ctx) // before the kubelet is answered; the Injector tries again, and says why
-	running.Go(func() { d.keep(ctx) })
+	running.Go(func() { d.releaseLeftovers(ctx) })
 	var helper *kubeletplugin.Helper
 	failing := false
 	_ = wait.PollUntilContextCancel(ctx, startRetry, true, func(context.Context) (bool, error) {

@@ -102,6 +102,7 @@ func TestServe(t *testing.T) {
 		t.Fatalf("%v, %v", answer, err)
 	}
 	stop()
+	r.kill()
 	if _, err := os.Lstat(registry); err != nil {
 		t.Errorf("the socket went with the process, for which the kubelet forgets the driver: %v", err)
 	}
@@ -112,7 +113,7 @@ func TestServe(t *testing.T) {
 	}
 	got, err := drapb.NewDRAPluginClient(kubelet).NodeUnprepareResources(t.Context(),
 		&drapb.NodeUnprepareResourcesRequest{Claims: request.Claims}, grpc.WaitForReady(true))
-	if err != nil || got.Claims["u1"].Error != "" || len(a.claimed(t)) != 0 {
+	if err != nil || got.Claims["u1"].Error != "" || len(again.held(t)) != 0 {
 		t.Errorf("%v, %v; slots %v", got, err, a.claimed(t))
 	}
 	stop()

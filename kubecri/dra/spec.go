@@ -13,6 +13,7 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/checkpoint"
 	"github.com/kubeslot/kubeslot/kubecri/inject"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // The CDI spec of a ResourceClaim says what its containers get, and an annotation of it what was prepared. The
@@ -56,11 +57,14 @@ func (d *Driver) allRecorded() (all []*preparedClaim, err error) {
 // AKRI_DEVICES wins, so that each has another of its name.
 func (d *Driver) describe(p *preparedClaim, devices map[string]discovery.Device) error {
 	grants, lacking := map[string][]inject.Grant{}, map[string]bool{}
-	for name, r := range p.slots() {
+	for _, r := range p.Results {
 		device, is := devices[r.Instance]
 		lacking[r.Request] = lacking[r.Request] || !is
-		grants[r.Request] = append(grants[r.Request], inject.Grant{Slot: name, Holder: p.holder(r), Device: device,
-			Broker: p.Broker == v1alpha1.DeviceConfiguration(r.Instance)})
+		for _, index := range r.Held {
+			grants[r.Request] = append(grants[r.Request], inject.Grant{Holder: p.holder(&r), Device: device,
+				Slot:   slot.Name{Instance: r.Instance, Index: index},
+				Broker: p.Broker == v1alpha1.DeviceConfiguration(r.Instance)})
+		}
 	}
 	given := map[string]inject.Additions{}
 	var nodes []discovery.DeviceSpec

@@ -9,14 +9,14 @@ const unknownConfiguration = "<unknown>"
 
 var (
 	usedDesc = metrics.NewDesc(subsystem+"_used_slots",
-		"Slots that containers on this node use, by Configuration (<unknown> for those that there are no more).", []string{"configuration"}, nil, metrics.ALPHA, "")
+		"Slots that containers and ResourceClaims on this node use, by Configuration (<unknown> for those that there are no more).", []string{"configuration"}, nil, metrics.ALPHA, "")
 	heldDesc = metrics.NewDesc(subsystem+"_claims_held",
-		"Slots that containers on this node use.", nil, nil, metrics.ALPHA, "")
+		"Slots that containers and ResourceClaims on this node use.", nil, nil, metrics.ALPHA, "")
 	pendingDesc = metrics.NewDesc(subsystem+"_claims_release_pending",
 		"Slots whose last container is gone and whose claim the API server still has.", nil, nil, metrics.ALPHA, "")
 )
 
-// Watch registers what is read when asked for: the slots that containers here use, by
+// Watch registers what is read when asked for: the slots that are used here, by
 // the name of their Configuration, and how many releases the API server has not taken yet.
 func (m *Metrics) Watch(used func() map[string]int, pending func() int) {
 	if m != nil {

@@ -14,7 +14,7 @@ var kubecriTexts = []known{
 	text(Slots, "ConfigurationGone", `(?:Instance \S+ cannot be reached from this node: )?device of Instance \S+: there is no Configuration "(?P<configuration>[^"]+)".*`,
 		`create Configuration $configuration again, or delete the pod`),
 	text(Slots, "SlotClaimed", slotName+` is claimed by .*`, `that container has to end; the kubelet tries again`),
-	text(Slots, "SlotClaimed", slotName+` is used by container "[^"]*" of pod (?P<pod>\S+) on this node.*`, `pod $pod has to end; the kubelet tries again`),
+	text(Slots, "SlotClaimed", slotName+` is used by (?:container "[^"]*" of )?(?P<user>.+) on this node.*`, `$user has to end; the kubelet tries again`),
 	text(Slots, "NotAssigned", `it requests (?P<resource>.*?), and the scheduler has assigned it no (?:slots|devices): .*`,
 		`create the pod again without spec.nodeName, for Kubeslot's scheduler`),
 	text(Slots, "AllocatedByDRA",

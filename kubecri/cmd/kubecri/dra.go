@@ -12,7 +12,7 @@ import (
 func (n *node) addDRA(o *options) error {
 	driver, err := dra.New(dra.Config{
 		Node: o.nodeName, Kube: n.cluster.kube, Claims: n.claims, Configurations: n.cluster.Configurations,
-		SlotClaims: n.cluster.Claims, Slices: n.cluster.Slices, Pods: n.cluster.Pods, Nodes: n.cluster.Nodes,
+		Slices: n.cluster.Slices, Pods: n.cluster.Pods,
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
 			ctx, cancel := context.WithTimeout(ctx, o.deviceTimeout)
 			defer cancel()

@@ -103,12 +103,6 @@ func DRAAllocates(c *resourceapi.ResourceClaim, instance, holder string) bool {
 	})
 }
 
-// AllocatedBy reports whether the ResourceClaim's allocation has the claim's slot.
-func (c *SlotClaim) AllocatedBy(of *resourceapi.ResourceClaim) bool {
-	name, err := c.Slot()
-	return err == nil && DRAAllocates(of, name.Instance, c.Spec.Holder)
-}
-
 // PublishedInstances are the Instances in a ResourceSlice of the controller's. A slice with a node's name is the
 // work of a kubelet's credentials, which must not take a device from other nodes.
 func PublishedInstances(s *resourceapi.ResourceSlice) (instances []string) {
