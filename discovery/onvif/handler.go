@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -126,7 +127,7 @@ func (h *Handler) acquire(ctx context.Context) (*scan, error) {
 			interval = DefaultInterval
 		}
 		// It outlives this Discover when another one uses it.
-		s, err := startScan(context.WithoutCancel(ctx), newClient(cameraAddress), h.Interfaces, interval)
+		s, err := startScan(context.WithoutCancel(ctx), newClient(netif.CheckOther), h.Interfaces, interval)
 		if err != nil {
 			return nil, err
 		}
