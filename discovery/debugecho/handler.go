@@ -60,15 +60,12 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	file := cmp.Or(h.AvailabilityFile, DefaultAvailabilityFile)
 	looks := time.NewTicker(lookInterval)
 	defer looks.Stop()
-	reported, wasOffline := false, false
+	report = discovery.Changes(report)
 	for {
-		if isOffline := isOffline(file); !reported || isOffline != wasOffline {
-			reported, wasOffline = true, isOffline
-			if isOffline {
-				report(discovery.Result{Shared: online.Shared})
-			} else {
-				report(online)
-			}
+		if isOffline(file) {
+			report(discovery.Result{Shared: online.Shared})
+		} else {
+			report(online)
 		}
 		select {
 		case <-ctx.Done():

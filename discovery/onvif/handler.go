@@ -3,7 +3,6 @@ package onvif
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -71,9 +70,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if now := time.Now(); settled.Before(now) {
 		settled = now // the scan is older; this Discover has still to ask its cameras
 	}
-	var reported *discovery.Result
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	reported := false
+	report = discovery.Changes(report)
 	for {
 		now := time.Now()
 		cameras, asking, changed := s.present()
@@ -87,18 +85,15 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		if !now.Before(settled) {
 			wait = settled.Add(settleTimeout)
 		}
-		if reported != nil || !now.Before(settled) && (!asking && !querying || !now.Before(wait)) {
+		if reported || !now.Before(settled) && (!asking && !querying || !now.Before(wait)) {
 			s.warn(request.Warnf)
-			result := q.result(candidates)
-			if reported == nil || !reflect.DeepEqual(*reported, result) {
-				report(result)
-				reported = &result
-			}
+			report(q.result(candidates))
+			reported = true
 			wait = time.Time{}
 		}
-		timer.Stop()
+		var due <-chan time.Time
 		if wait = earlier(wait, next); !wait.IsZero() {
-			timer.Reset(time.Until(wait))
+			due = time.After(time.Until(wait))
 		}
 		// Of many cameras, which may be made up, something changes all the time.
 		select {
@@ -110,7 +105,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
-		case <-timer.C:
+		case <-due:
 		case r := <-q.results:
 			q.finish(ctx, r, time.Now())
 		}
