@@ -190,7 +190,8 @@ func setup(
 		}
 	}
 	for _, c := range []prometheus.Collector{
-		configurations.Counts{Inventory: inv}, brokers.PodCount{Made: made}, statuses, viewed, broker,
+		configurations.Counts(inv), brokers.PodCount(made), statuses.Invalid(),
+		viewed.Withheld(), broker.Withheld(),
 	} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
