@@ -3,9 +3,11 @@ package onvif
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,13 +142,10 @@ func (s *scan) probe(ctx context.Context, links []*link) {
 	}
 }
 
-func (s *scan) allLinks() (all []*link) {
+func (s *scan) allLinks() []*link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.links {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Values(s.links))
 }
 
 // updateLinks opens and closes links, so that they are what the machine's interfaces
