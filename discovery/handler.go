@@ -1,6 +1,9 @@
 package discovery
 
-import "context"
+import (
+	"context"
+	"reflect"
+)
 
 // Request is what a Configuration asks a handler to look for: the proto's
 // DiscoverRequest.
@@ -54,6 +57,18 @@ type Handler interface {
 	// Configuration's author's. Then it is called again; meanwhile the last report
 	// stands, because a handler that broke says nothing of devices.
 	Discover(ctx context.Context, request Request, report func(Result)) error
+}
+
+// Changes returns report for who calls it also when nothing has changed: a result that
+// equals the last one is not reported.
+func Changes(report func(Result)) func(Result) {
+	var last *Result
+	return func(now Result) {
+		if last == nil || !reflect.DeepEqual(now, *last) {
+			last = &now
+			report(now)
+		}
+	}
 }
 
 // Sharer is a Handler that knows ahead of its reports whether its devices are

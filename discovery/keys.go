@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,12 +24,7 @@ func meant(err error, into any) string {
 		step, _, _ = strings.Cut(step, "[")
 		t = keysOf(t)[step]
 	}
-	var names []string
-	for name := range keysOf(t) {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return spelling.DidYouMean(path[len(path)-1], names)
+	return spelling.DidYouMean(path[len(path)-1], slices.Sorted(maps.Keys(keysOf(t))))
 }
 
 // keysOf are the JSON keys of a struct, or of what a pointer, list or map has, with their

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubeslot/kubeslot/controller/inventory"
@@ -226,10 +227,7 @@ func (p *plan) tend(f *facts, node string, pod *corev1.Pod) {
 	case pod.Annotations[naming.SpecHash] == "":
 		// Akri made it. It is of this spec, as far as anybody knows.
 		adopted := pod.DeepCopy()
-		if adopted.Annotations == nil {
-			adopted.Annotations = map[string]string{}
-		}
-		adopted.Annotations[naming.SpecHash] = f.spec.hash
+		metav1.SetMetaDataAnnotation(&adopted.ObjectMeta, naming.SpecHash, f.spec.hash)
 		if h := f.propertiesHash(); h != "" {
 			adopted.Annotations[naming.PropertiesHash] = h
 		}

@@ -46,46 +46,31 @@ func init() {
 var withheld = prometheus.NewDesc("kubeslot_controller_brokers_withheld",
 	"Broker pods that are not made because of spec.brokerLimits, by Configuration.", []string{"configuration"}, nil)
 
-var _ prometheus.Collector = &Reconciler{}
-
-// Describe implements prometheus.Collector.
-func (r *Reconciler) Describe(ch chan<- *prometheus.Desc) { ch <- withheld }
-
-// Collect implements prometheus.Collector.
-func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
-	for configuration, n := range r.limits.Withheld() {
-		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), configuration)
-	}
-}
-
-// PodCount counts broker pods that are scheduled and have not ended, as Akri's metric
-// of the name does. It reads the cache's store: a list would copy each pod, for every scrape.
-type PodCount struct{ Made cache.Informers }
+// Withheld is what the reconciler does not make because of limits.
+func (r *Reconciler) Withheld() prometheus.Collector { return r.limits.Metric(withheld) }
 
 var podCount = prometheus.NewDesc("akri_broker_pod_count", "Broker pods that are scheduled and have not ended, by Configuration and node.", []string{"configuration", "node"}, nil)
 
-var _ prometheus.Collector = PodCount{}
-
-// Describe implements prometheus.Collector.
-func (PodCount) Describe(ch chan<- *prometheus.Desc) { ch <- podCount }
-
-// Collect implements prometheus.Collector.
-func (p PodCount) Collect(ch chan<- prometheus.Metric) {
-	informer, err := p.Made.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
-	pods, ok := informer.(toolscache.SharedIndexInformer)
-	if err != nil || !ok {
-		return // the cache is not there yet
-	}
-	type key struct{ configuration, node string }
-	counts := map[key]int{}
-	for _, obj := range pods.GetStore().List() {
-		pod := obj.(*corev1.Pod)
-		configuration := pod.Labels[naming.Configuration]
-		if configuration != "" && pod.Spec.NodeName != "" && !isEnded(pod) {
-			counts[key{configuration, pod.Spec.NodeName}]++
+// PodCount counts broker pods that are scheduled and have not ended, as Akri's metric
+// of the name does. It reads the cache's store: a list would copy each pod, for every scrape.
+func PodCount(made cache.Informers) prometheus.Collector {
+	return prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		informer, err := made.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
+		pods, ok := informer.(toolscache.SharedIndexInformer)
+		if err != nil || !ok {
+			return // the cache is not there yet
 		}
-	}
-	for k, n := range counts {
-		ch <- prometheus.MustNewConstMetric(podCount, prometheus.GaugeValue, float64(n), k.configuration, k.node)
-	}
+		type key struct{ configuration, node string }
+		counts := map[key]int{}
+		for _, obj := range pods.GetStore().List() {
+			pod := obj.(*corev1.Pod)
+			configuration := pod.Labels[naming.Configuration]
+			if configuration != "" && pod.Spec.NodeName != "" && !isEnded(pod) {
+				counts[key{configuration, pod.Spec.NodeName}]++
+			}
+		}
+		for k, n := range counts {
+			ch <- prometheus.MustNewConstMetric(podCount, prometheus.GaugeValue, float64(n), k.configuration, k.node)
+		}
+	})
 }

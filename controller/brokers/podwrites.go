@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,10 +31,8 @@ func (r *Reconciler) annotate(ctx context.Context, f *facts, key, value string) 
 		return nil
 	}
 	want := f.instance.DeepCopy()
-	if want.Annotations == nil {
-		want.Annotations = map[string]string{}
-	}
-	if want.Annotations[key] = value; value == "" {
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, key, value)
+	if value == "" {
 		delete(want.Annotations, key)
 	}
 	err := r.Client.Patch(ctx, want, client.MergeFrom(f.instance))

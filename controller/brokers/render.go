@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubeslot/kubeslot/controller/brokerspec"
 	"github.com/kubeslot/kubeslot/controller/naming"
@@ -54,16 +54,13 @@ func renderJob(f *facts) (*batchv1.Job, error) {
 	spec := f.spec.job.DeepCopy()
 	v, slots := f.values(""), f.spec.slots
 	template := &spec.Template
-	labels, errLabels := expandMap(v, "template.metadata.labels", template.Labels, slots)
+	own, errLabels := expandMap(v, "template.metadata.labels", template.Labels, slots)
 	annotations, errAnnotations := expandMap(v, "template.metadata.annotations", template.Annotations, slots)
 	if err := errors.Join(errLabels, errAnnotations, expandPod(v, &template.Spec)); err != nil {
 		return nil, fmt.Errorf("spec.brokerSpec.brokerJobSpec: %w", err)
 	}
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, naming.JobLabels(f.configuration.Name, f.instance.Name, name))
-	template.Labels, template.Annotations = labels, annotations
+	template.Labels = labels.Merge(own, naming.JobLabels(f.configuration.Name, f.instance.Name, name))
+	template.Annotations = annotations
 	f.requestInstance(&template.Spec)
 	template.Spec.SchedulerName = cmp.Or(template.Spec.SchedulerName, f.scheduler)
 	f.prioritize(&template.Spec)

@@ -53,7 +53,7 @@ const (
 // release is what v1alpha1 decides by.
 func (f facts) release() v1alpha1.ReleaseFacts {
 	r := v1alpha1.ReleaseFacts{Claim: f.claim, Node: f.node, Broker: isBroker(f.pod)}
-	r.PodRuns = runsThere(f) || f.allocated // pods of the ResourceClaim may run
+	r.PodRuns = f.claim.PodRuns(f.pod) || f.allocated // pods of the ResourceClaim may run
 	r.PodGoing = f.pod != nil && f.pod.DeletionTimestamp != nil
 	if f.silent != nil {
 		r.Heard, r.Silent = true, *f.silent
@@ -111,15 +111,9 @@ func judge(f facts) verdict {
 	return kept
 }
 
-// runsThere reports whether the claim's pod may have containers on the claim's node.
-func runsThere(f facts) bool {
-	return f.pod != nil && f.pod.Spec.NodeName == f.claim.Spec.NodeName &&
-		f.pod.Status.Phase != corev1.PodSucceeded && f.pod.Status.Phase != corev1.PodFailed
-}
-
 // assigned reports whether the claim's pod may have containers on its node, and the scheduler gave it the slot.
 func assigned(f facts) bool {
-	if !runsThere(f) || string(f.pod.UID) != f.claim.Spec.Holder {
+	if !f.claim.PodRuns(f.pod) || string(f.pod.UID) != f.claim.Spec.Holder {
 		return false
 	}
 	held, _ := assignment.Held(f.pod) // an error is of a container that is not created

@@ -389,7 +389,7 @@ func TestCounts(t *testing.T) {
 	r.inv.SetNode("node-b", inventory.Node{UID: "b"})
 	r.slice("node-a", 2, v1alpha1.Problem{Reason: "NoLease"})
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(Counts{r.inv})
+	registry.MustRegister(Counts(r.inv))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -34,20 +34,17 @@ func (r *Reconciler) invalid(c *akriv0.Configuration) string {
 var invalidCount = prometheus.NewDesc("kubeslot_controller_invalid_configurations",
 	"Configurations with a field that cannot work, as their status says.", nil, nil)
 
-var _ prometheus.Collector = &Reconciler{}
-
-// Describe implements prometheus.Collector.
-func (*Reconciler) Describe(ch chan<- *prometheus.Desc) { ch <- invalidCount }
-
-// Collect implements prometheus.Collector.
-func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, c := range r.checked {
-		if c.message != "" {
-			n++
+// Invalid counts the invalid Configurations.
+func (r *Reconciler) Invalid() prometheus.Collector {
+	return prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		n := 0
+		for _, c := range r.checked {
+			if c.message != "" {
+				n++
+			}
 		}
-	}
-	ch <- prometheus.MustNewConstMetric(invalidCount, prometheus.GaugeValue, float64(n))
+		ch <- prometheus.MustNewConstMetric(invalidCount, prometheus.GaugeValue, float64(n))
+	})
 }

@@ -37,7 +37,7 @@ func TestInvalidConfiguration(t *testing.T) {
 	}
 	const metric = "# HELP kubeslot_controller_invalid_configurations Configurations with a field that cannot work, as their status says.\n" +
 		"# TYPE kubeslot_controller_invalid_configurations gauge\nkubeslot_controller_invalid_configurations "
-	if err := testutil.CollectAndCompare(r.Reconciler, strings.NewReader(metric+"1\n")); err != nil {
+	if err := testutil.CollectAndCompare(r.Reconciler.Invalid(), strings.NewReader(metric+"1\n")); err != nil {
 		t.Error(err)
 	}
 
@@ -50,7 +50,7 @@ func TestInvalidConfiguration(t *testing.T) {
 	if got := problem(); got != "" || r.checks != 2 {
 		t.Errorf("corrected, the problem is %q after %d checks", got, r.checks)
 	}
-	if err := testutil.CollectAndCompare(r.Reconciler, strings.NewReader(metric+"0\n")); err != nil {
+	if err := testutil.CollectAndCompare(r.Reconciler.Invalid(), strings.NewReader(metric+"0\n")); err != nil {
 		t.Error(err)
 	}
 	r.found.Errors = field.ErrorList{field.Forbidden(field.NewPath("spec", "x"), "unknown field")}

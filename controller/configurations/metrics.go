@@ -16,9 +16,6 @@ var writes = prometheus.NewCounter(prometheus.CounterOpts{
 
 func init() { metrics.Registry.MustRegister(writes) }
 
-// Counts are what the inventory knows, in numbers, when somebody asks.
-type Counts struct{ *inventory.Inventory }
-
 var (
 	instanceCount = prometheus.NewDesc("akri_instance_count",
 		"Instances, by Configuration and whether several nodes can reach the device.",
@@ -35,28 +32,21 @@ var (
 		"SlotClaims that do not count: their node does not see the device, or the capacity is smaller.", nil, nil)
 )
 
-var _ prometheus.Collector = Counts{}
-
-// Describe implements prometheus.Collector.
-func (Counts) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{instanceCount, problemCount, withoutKubecri, ignoredReports, ignoredClaims} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c Counts) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, n int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
-	}
-	for k, n := range c.Count() {
-		gauge(instanceCount, n, k.Configuration, strconv.FormatBool(k.Shared))
-	}
-	for k, n := range c.CountProblems() {
-		gauge(problemCount, n, k.Configuration, k.Reason)
-	}
-	gauge(withoutKubecri, c.NodesWithoutSlices())
-	reports, claims := c.Ignored()
-	gauge(ignoredReports, reports)
-	gauge(ignoredClaims, claims)
+// Counts are what the inventory knows, in numbers, when somebody asks.
+func Counts(inv *inventory.Inventory) prometheus.Collector {
+	return prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		gauge := func(d *prometheus.Desc, n int, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+		}
+		for k, n := range inv.Count() {
+			gauge(instanceCount, n, k.Configuration, strconv.FormatBool(k.Shared))
+		}
+		for k, n := range inv.CountProblems() {
+			gauge(problemCount, n, k.Configuration, k.Reason)
+		}
+		gauge(withoutKubecri, inv.NodesWithoutSlices())
+		reports, claims := inv.Ignored()
+		gauge(ignoredReports, reports)
+		gauge(ignoredClaims, claims)
+	})
 }

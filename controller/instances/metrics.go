@@ -19,17 +19,8 @@ var (
 var withheld = prometheus.NewDesc("kubeslot_controller_instances_withheld",
 	"Devices that have no Instance because of spec.maxInstances, by Configuration.", []string{"configuration"}, nil)
 
-var _ prometheus.Collector = &Reconciler{}
-
-// Describe implements prometheus.Collector.
-func (r *Reconciler) Describe(ch chan<- *prometheus.Desc) { ch <- withheld }
-
-// Collect implements prometheus.Collector.
-func (r *Reconciler) Collect(ch chan<- prometheus.Metric) {
-	for configuration, n := range r.limits.Withheld() {
-		ch <- prometheus.MustNewConstMetric(withheld, prometheus.GaugeValue, float64(n), configuration)
-	}
-}
+// Withheld is what the reconciler does not make because of limits.
+func (r *Reconciler) Withheld() prometheus.Collector { return r.limits.Metric(withheld) }
 
 func init() {
 	metrics.Registry.MustRegister(writes, waiting)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -139,8 +140,17 @@ func (k *Keeper) Sum(configuration types.NamespacedName) Sum {
 	return Sum{}
 }
 
-// Withheld is what is beyond the limit, by the names of Configurations.
-func (k *Keeper) Withheld() map[string]int {
+// Metric shows what is withheld, by the names of Configurations.
+func (k *Keeper) Metric(gauge *prometheus.Desc) prometheus.Collector {
+	return prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		for configuration, n := range k.withheld() {
+			ch <- prometheus.MustNewConstMetric(gauge, prometheus.GaugeValue, float64(n), configuration)
+		}
+	})
+}
+
+// withheld is what is beyond the limit, by the names of Configurations.
+func (k *Keeper) withheld() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	withheld := make(map[string]int, len(k.of))

@@ -115,7 +115,7 @@ func TestPerNode(t *testing.T) {
 	if s := r.Sum(cam); s.Used != 5 || s.Withheld != 1 {
 		t.Errorf("at the end %+v", s)
 	}
-	if got := r.Withheld()["cam"]; got != 1 {
+	if got := r.withheld()["cam"]; got != 1 {
 		t.Errorf("%d withheld", got)
 	}
 }

@@ -60,7 +60,8 @@ func findConfiguration(ctx context.Context, c *Config, key types.NamespacedName)
 		expected: func() bool {
 			sum := c.Brokers.Sum(key)
 			return sum.Expected > 0 ||
-				sum.Instances < c.Inventory.Summary(key).Instances // some have not been looked at
+				// Some have not been looked at.
+				sum.Instances < c.Inventory.Summary(key).Instances-c.Instances(key).Withheld
 		},
 	}, nil
 }

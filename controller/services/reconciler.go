@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/controller/watch"
 )
@@ -54,6 +55,8 @@ type Config struct {
 	// Live reads Services from the API server.
 	Live      client.Reader
 	Inventory *inventory.Inventory
+	// Instances says how many devices have no Instance.
+	Instances func(types.NamespacedName) limits.Sum
 	Brokers   *brokers.Reconciler
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock

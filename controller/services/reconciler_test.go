@@ -26,10 +26,12 @@ import (
 
 	"github.com/kubeslot/kubeslot/controller/brokers"
 	"github.com/kubeslot/kubeslot/controller/inventory"
+	"github.com/kubeslot/kubeslot/controller/limits"
 	"github.com/kubeslot/kubeslot/controller/naming"
 	"github.com/kubeslot/kubeslot/controller/watch"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
+	"github.com/kubeslot/kubeslot/types/slot"
 )
 
 // rig has both Reconcilers before a fake API server.
@@ -46,6 +48,7 @@ type rig struct {
 	lost       bool
 	clock      *clocktesting.FakePassiveClock
 	lists      map[string]int // by type
+	withheld   int            // devices without an Instance
 }
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
@@ -105,7 +108,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 
 func (r *rig) restart() {
 	c := Config{Client: r.api, Made: r.api, Live: r.api, Inventory: r.inv, Brokers: r.brokers, Recorder: r.events,
-		Clock: r.clock}
+		Clock: r.clock, Instances: func(types.NamespacedName) limits.Sum { return limits.Sum{Withheld: r.withheld} }}
 	r.ofInstance, r.ofAll = OfInstances(c), OfConfigurations(c)
 }
 
@@ -255,6 +258,28 @@ func TestServicesWhateverFails(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Devices beyond spec.maxInstances never get brokers, and keep no Service.
+func TestDevicesBeyondTheLimitKeepNoService(t *testing.T) {
+	r := newRig(t, found())
+	r.configure("", grpc)
+	r.report()
+	r.pod(corev1.PodRunning)
+	r.settle()
+	slice := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "b-0"}, Spec: v1alpha1.DeviceSliceSpec{NodeName: "b"}}
+	for _, id := range []string{"foo1", "foo2"} {
+		slice.Spec.Devices = append(slice.Spec.Devices, v1alpha1.Device{ID: id, Hash: slot.InstanceHash(id, true, "b", 6), Shared: true,
+			Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}})
+	}
+	r.inv.SetSlice(slice)
+	r.withheld = 2
+	r.pod("")
+	r.inv.DeleteSlice("a-0")
+	r.look()
+	if writes := r.settle(); !slices.Equal(writes, []string{"delete cam-svc"}) {
+		t.Errorf("writes %q, want that the Service goes with the last broker", writes)
 	}
 }
 

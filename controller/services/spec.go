@@ -1,10 +1,9 @@
 package services
 
 import (
-	"maps"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/controller/brokerspec"
@@ -18,16 +17,12 @@ func render(o *owner) (*corev1.Service, error) {
 	if err := brokerspec.Decode(o.field, o.raw.Raw, &spec); err != nil {
 		return nil, err
 	}
-	if spec.Selector == nil {
-		spec.Selector = map[string]string{}
-	}
-	spec.Selector[naming.Controller] = naming.ControllerName
-	spec.Selector[o.label] = o.key.Name
+	of := labels.Set{naming.Controller: naming.ControllerName, o.label: o.key.Name}
+	spec.Selector = labels.Merge(spec.Selector, of)
 	name := naming.Service(o.key.Name)
-	labels := map[string]string{naming.App: name, naming.Controller: naming.ControllerName, o.label: o.key.Name}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.key.Namespace, Name: name, Labels: labels,
+			Namespace: o.key.Namespace, Name: name, Labels: labels.Merge(of, labels.Set{naming.App: name}),
 			Annotations:     map[string]string{naming.SpecHash: naming.Hash(brokerspec.Canonical(o.raw.Raw))},
 			OwnerReferences: []metav1.OwnerReference{o.reference},
 		},
@@ -41,19 +36,13 @@ func render(o *owner) (*corev1.Service, error) {
 // the other fields have defaults that the spec does not say.
 func merge(existing, want *corev1.Service) *corev1.Service {
 	merged := existing.DeepCopy()
-	if merged.Labels == nil {
-		merged.Labels = map[string]string{}
-	}
-	if merged.Annotations == nil {
-		merged.Annotations = map[string]string{}
-	}
-	maps.Copy(merged.Labels, want.Labels)
+	merged.Labels = labels.Merge(existing.Labels, want.Labels)
 	merged.Labels[naming.App] = existing.Name
 	if existing.Annotations[naming.SpecHash] == want.Annotations[naming.SpecHash] {
 		merged.Spec.Selector = want.Spec.Selector
 		return merged
 	}
-	merged.Annotations[naming.SpecHash] = want.Annotations[naming.SpecHash]
+	metav1.SetMetaDataAnnotation(&merged.ObjectMeta, naming.SpecHash, want.Annotations[naming.SpecHash])
 	merged.Spec = *want.Spec.DeepCopy()
 	keepAllocated(&existing.Spec, &merged.Spec)
 	return merged

@@ -119,10 +119,7 @@ func trimMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 		Labels: m.Labels, OwnerReferences: m.OwnerReferences}
 	for _, key := range []string{naming.SpecHash, naming.PropertiesHash, naming.Failures, naming.JobHeld} {
 		if value, ok := m.Annotations[key]; ok {
-			if trimmed.Annotations == nil {
-				trimmed.Annotations = map[string]string{}
-			}
-			trimmed.Annotations[key] = value
+			metav1.SetMetaDataAnnotation(&trimmed, key, value)
 		}
 	}
 	return trimmed

@@ -1,5 +1,5 @@
 // Package archive packs files so that equal files make equal archives: in the order that they
-// are given in, and with one time.
+// are given in, with one time, and all of root.
 package archive
 
 import (
@@ -7,14 +7,17 @@ import (
 	"archive/zip"
 	"compress/gzip"
 	"io"
+	"strings"
 	"time"
 )
 
-// File is one of an archive: its path in it, permissions and content.
+// File is one of an archive: its path in it, permissions, and content or what a symbolic
+// link has.
 type File struct {
 	Name string
 	Mode int64
 	Data []byte
+	Link string
 }
 
 // changed is the time of all files.
@@ -23,10 +26,20 @@ var changed = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // TarGz writes a compressed tar.
 func TarGz(out io.Writer, files []File) error {
 	zipped := gzip.NewWriter(out)
-	w := tar.NewWriter(zipped)
+	if err := Tar(zipped, files); err != nil {
+		return err
+	}
+	return zipped.Close()
+}
+
+// Tar writes a tar.
+func Tar(out io.Writer, files []File) error {
+	w := tar.NewWriter(out)
 	for _, f := range files {
-		header := &tar.Header{
-			Name: f.Name, Mode: f.Mode, Size: int64(len(f.Data)), ModTime: changed, Format: tar.FormatUSTAR,
+		header := &tar.Header{Name: strings.TrimPrefix(f.Name, "/"), Mode: f.Mode, Size: int64(len(f.Data)),
+			Linkname: f.Link, ModTime: changed, Format: tar.FormatPAX}
+		if f.Link != "" {
+			header.Typeflag = tar.TypeSymlink
 		}
 		if err := w.WriteHeader(header); err != nil {
 			return err
@@ -35,10 +48,7 @@ func TarGz(out io.Writer, files []File) error {
 			return err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return zipped.Close()
+	return w.Close()
 }
 
 // Zip writes a zip, which has no permissions.

@@ -1,11 +1,11 @@
 package images
 
 import (
-	"archive/tar"
 	"bytes"
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/kubeslot/kubeslot/deploy/archive"
 )
 
 // Program is a program to be put into an image.
@@ -31,19 +33,8 @@ type Program struct {
 	Labels, Annotations map[string]string
 	// Libraries are what a program that is not static is linked with, and Plugins what it
 	// loads. LibC is their C library's version, for the list of modules.
-	Libraries, Plugins []File
+	Libraries, Plugins []archive.File
 	LibC               string
-}
-
-// File is a file of an image, of root, from 1970: with Content, or a symbolic link.
-type File struct {
-	// Name is its path, from the root.
-	Name string
-	// Mode are its permissions.
-	Mode    int64
-	Content []byte
-	// Link is what a symbolic link has, "" for other files.
-	Link string
 }
 
 // SBOMFolder is where in an image the list of its modules is, as SPDX 2.3 JSON.
@@ -58,11 +49,11 @@ func Image(p Program) (v1.Image, error) {
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
 	// What changes together has a layer, and what changes seldom comes first.
-	for _, files := range [][]File{
+	for _, files := range [][]archive.File{
 		p.Libraries,
 		p.Plugins,
-		{{Name: "/" + p.Name, Mode: 0o755, Content: p.Binary}},
-		{{Name: path.Join(SBOMFolder, p.Name+".spdx.json"), Mode: 0o644, Content: bill}},
+		{{Name: "/" + p.Name, Mode: 0o755, Data: p.Binary}},
+		{{Name: path.Join(SBOMFolder, p.Name+".spdx.json"), Mode: 0o644, Data: bill}},
 	} {
 		if len(files) == 0 {
 			continue
@@ -106,7 +97,7 @@ func Index(images []v1.Image, annotations map[string]string) (v1.ImageIndex, err
 		entries = append(entries, entry{image, config.Platform()})
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
-		return bytes.Compare([]byte(a.platform.Architecture), []byte(b.platform.Architecture))
+		return strings.Compare(a.platform.Architecture, b.platform.Architecture)
 	})
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, e := range entries {
@@ -115,25 +106,11 @@ func Index(images []v1.Image, annotations map[string]string) (v1.ImageIndex, err
 	return mutate.Annotations(index, annotations).(v1.ImageIndex), nil
 }
 
-// layer has files of root, from 1970.
-func layer(files []File) (v1.Layer, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, f := range files {
-		header := &tar.Header{Name: f.Name[1:], Mode: f.Mode, Size: int64(len(f.Content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
-		if f.Link != "" {
-			header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.Content); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
+func layer(files []archive.File) (v1.Layer, error) {
+	var packed bytes.Buffer
+	if err := archive.Tar(&packed, files); err != nil {
 		return nil, err
 	}
-	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil }
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }

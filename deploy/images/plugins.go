@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/kubeslot/kubeslot/deploy/archive"
 	"github.com/kubeslot/kubeslot/deploy/gobuild"
 )
 
@@ -58,7 +59,7 @@ func BuildWithPlugins(ctx context.Context, s Source, c Component, work string) (
 			if err != nil {
 				return nil, nil, err
 			}
-			p.Plugins = append(p.Plugins, File{Name: c.PluginFolder + "/" + filepath.Base(filepath.Dir(pkg)) + ".so", Mode: 0o644, Content: content})
+			p.Plugins = append(p.Plugins, archive.File{Name: c.PluginFolder + "/" + filepath.Base(filepath.Dir(pkg)) + ".so", Mode: 0o644, Data: content})
 			linked = append(linked, file)
 		}
 		if p.Libraries, p.LibC, err = libraries(ctx, cc, linked); err != nil {
@@ -92,7 +93,7 @@ func compiler(architecture string) string {
 // libraries returns the shared libraries that the programs need, with those that these
 // need, and the program interpreter, where programs and the interpreter look for them. They
 // are what the compiler links with.
-func libraries(ctx context.Context, cc string, programs []string) (files []File, libc string, err error) {
+func libraries(ctx context.Context, cc string, programs []string) (files []archive.File, libc string, err error) {
 	seen := map[string]bool{}
 	for queue := slices.Clone(programs); len(queue) > 0; queue = queue[1:] {
 		needed, interpreter, err := dependencies(queue[0])
@@ -120,7 +121,8 @@ func libraries(ctx context.Context, cc string, programs []string) (files []File,
 				return nil, "", err
 			}
 			// Interpreters look into /lib or /lib64, as their distribution has it.
-			files = append(files, File{Name: "/lib/" + name, Mode: 0o755, Content: content}, File{Name: "/lib64/" + name, Mode: 0o777, Link: "../lib/" + name})
+			files = append(files, archive.File{Name: "/lib/" + name, Mode: 0o755, Data: content},
+				archive.File{Name: "/lib64/" + name, Mode: 0o777, Link: "../lib/" + name})
 			if name == "libc.so.6" {
 				if libc, err = libcVersion(content); err != nil {
 					return nil, "", err
@@ -129,7 +131,7 @@ func libraries(ctx context.Context, cc string, programs []string) (files []File,
 			queue = append(queue, path)
 		}
 	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(files, func(a, b archive.File) int { return strings.Compare(a.Name, b.Name) })
 	return files, libc, nil
 }
 

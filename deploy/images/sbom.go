@@ -15,7 +15,7 @@ func SBOM(p Program) ([]byte, error) {
 		return nil, fmt.Errorf("modules of %s: %w", p.Name, err)
 	}
 	for _, f := range p.Plugins {
-		if _, err := bill.AddProgram(main, "CONTAINS", p.Version, f.Content); err != nil {
+		if _, err := bill.AddProgram(main, "CONTAINS", p.Version, f.Data); err != nil {
 			return nil, fmt.Errorf("modules of %s: %w", f.Name, err)
 		}
 	}

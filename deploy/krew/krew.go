@@ -5,15 +5,19 @@ package krew
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubeslot/kubeslot/deploy/archive"
+	"github.com/kubeslot/kubeslot/deploy/gobuild"
 )
 
 // Name is the plugin's, and that of the manifest's file.
@@ -48,6 +52,21 @@ func (p Platform) Archive() string {
 		ending = ".zip"
 	}
 	return fmt.Sprintf("%s_%s_%s%s", program, p.OS, p.Arch, ending)
+}
+
+// Build builds the executable for the platform, as build says but for its OS and
+// Architecture, in a folder, and returns it and its archive.
+func Build(ctx context.Context, p Platform, build gobuild.Program, folder string, license []byte) (executable, packed []byte, err error) {
+	build.OS, build.Architecture = p.OS, p.Arch
+	file := filepath.Join(folder, p.Program())
+	if err := build.Build(ctx, file); err != nil {
+		return nil, nil, err
+	}
+	if executable, err = os.ReadFile(file); err != nil {
+		return nil, nil, err
+	}
+	packed, err = Pack(p, executable, license)
+	return executable, packed, err
 }
 
 // Pack makes the platform's archive of the executable and the license, which krew

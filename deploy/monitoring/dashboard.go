@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // Dashboard is one of Grafana's, in the words of this package.
@@ -117,12 +118,7 @@ func eachMetric(expr string, replace func(name string, braces bool) string) stri
 }
 
 func inside(at int, spans [][]int) bool {
-	for _, s := range spans {
-		if s[0] < at && at < s[1] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(spans, func(s []int) bool { return s[0] < at && at < s[1] })
 }
 
 // JSON is the dashboard as Grafana reads it.

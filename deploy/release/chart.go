@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"sigs.k8s.io/yaml"
@@ -125,17 +126,11 @@ func newChart(metadata, packed []byte) (chart, error) {
 	layers := []v1.Layer{static.NewLayer(config, chartConfigType), static.NewLayer(packed, chartContentType)}
 	var parts []v1.Descriptor
 	for _, l := range layers {
-		part := v1.Descriptor{}
-		if part.MediaType, err = l.MediaType(); err != nil {
+		part, err := partial.Descriptor(l)
+		if err != nil {
 			return chart{}, err
 		}
-		if part.Digest, err = l.Digest(); err != nil {
-			return chart{}, err
-		}
-		if part.Size, err = l.Size(); err != nil {
-			return chart{}, err
-		}
-		parts = append(parts, part)
+		parts = append(parts, *part)
 	}
 	manifest, err := json.Marshal(v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: parts[0], Layers: parts[1:],

@@ -146,25 +146,17 @@ func (r *release) buildPlugin(ctx context.Context) error {
 		Version: r.Version, URL: r.Repository + "/releases/download/" + r.Version, Homepage: r.Repository,
 		Sums: map[krew.Platform]string{},
 	}
+	build := gobuild.Program{
+		Root: r.Root, Package: r.Plugin, Version: r.Version, Revision: r.source.commit,
+		LDFlags: r.LDFlags, Env: r.environment(),
+	}
 	for i, p := range krew.Platforms {
 		r.say("[%d/%d] %s", i+1, len(krew.Platforms), p.Archive())
-		file := filepath.Join(r.work, p.Program())
-		build := gobuild.Program{
-			Root: r.Root, Package: r.Plugin, OS: p.OS, Architecture: p.Arch,
-			Version: r.Version, Revision: r.source.commit, LDFlags: r.LDFlags, Env: r.environment(),
-		}
-		if err := build.Build(ctx, file); err != nil {
-			return err
-		}
-		program, err := os.ReadFile(file)
+		program, packed, err := krew.Build(ctx, p, build, r.work, license)
 		if err != nil {
 			return err
 		}
 		if err := r.materials.add(program); err != nil {
-			return err
-		}
-		packed, err := krew.Pack(p, program, license)
-		if err != nil {
 			return err
 		}
 		published.Sums[p] = krew.Sum(packed)

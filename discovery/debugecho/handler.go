@@ -4,16 +4,11 @@
 package debugecho
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
-	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery"
 )
@@ -30,8 +25,8 @@ const (
 
 	offline = "OFFLINE"
 
-	// pollInterval is used only while the file's directory cannot be watched.
-	pollInterval = time.Second
+	// lookInterval is between two looks at the file, which may not be there yet, nor its directory.
+	lookInterval = 200 * time.Millisecond
 
 	// maxAvailabilityBytes bounds what is read of a file that anybody may write.
 	maxAvailabilityBytes = 4 << 10
@@ -62,77 +57,22 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if err != nil {
 		return err
 	}
-	file := h.AvailabilityFile
-	if file == "" {
-		file = DefaultAvailabilityFile
-	}
-	// The directory, since the file may not exist yet, and is often replaced.
-	events, watchErrors, stop, err := watch(filepath.Dir(file))
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Looking at the availability file from time to time instead", "file", file, "interval", pollInterval)
-	}
-	defer stop()
-
-	var poll <-chan time.Time
-	if err != nil {
-		ticker := time.NewTicker(pollInterval)
-		defer ticker.Stop()
-		poll = ticker.C
-	}
-	reported, wasOffline := false, false
+	file := cmp.Or(h.AvailabilityFile, DefaultAvailabilityFile)
+	looks := time.NewTicker(lookInterval)
+	defer looks.Stop()
+	report = discovery.Changes(report)
 	for {
-		if isOffline := isOffline(file); !reported || isOffline != wasOffline {
-			reported, wasOffline = true, isOffline
-			if isOffline {
-				report(discovery.Result{Shared: online.Shared})
-			} else {
-				report(online)
-			}
+		if isOffline(file) {
+			report(discovery.Result{Shared: online.Shared})
+		} else {
+			report(online)
 		}
-		if err := next(ctx, file, events, watchErrors, poll); err != nil {
-			return err
-		}
-	}
-}
-
-// next returns when the file should be looked at again.
-func next(ctx context.Context, file string, events <-chan fsnotify.Event, watchErrors <-chan error, poll <-chan time.Time) error {
-	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-poll:
-			return nil
-		case event := <-events:
-			switch filepath.Clean(event.Name) {
-			case filepath.Clean(file):
-				return nil
-			case filepath.Dir(file):
-				if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
-					// Ends Discover: its restart watches anew, or polls.
-					return fmt.Errorf("directory %s of the availability file is gone", filepath.Dir(file))
-				}
-			}
-		case err := <-watchErrors:
-			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				return nil
-			}
-			return fmt.Errorf("watch directory %s: %w", filepath.Dir(file), err)
+		case <-looks.C:
 		}
 	}
-}
-
-// watch returns nil channels, which block for ever, with an error.
-func watch(dir string) (<-chan fsnotify.Event, <-chan error, func(), error) {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, nil, func() {}, fmt.Errorf("watch directory %s: %w", dir, err)
-	}
-	stop := func() { _ = watcher.Close() }
-	if err := watcher.Add(dir); err != nil {
-		return nil, nil, stop, fmt.Errorf("watch directory %s: %w", dir, err)
-	}
-	return watcher.Events, watcher.Errors, stop, nil
 }
 
 // isOffline is false for a file that does not exist or cannot be read. Only a

@@ -179,7 +179,7 @@ func TestOfflineFromTheStartReportsNothing(t *testing.T) {
 	wantReport(t, reports, 0)
 }
 
-func TestPollsWhatCannotBeWatched(t *testing.T) {
+func TestADirectoryThatComesLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	file := filepath.Join(dir, "availability.txt")
 	reports := discover(t, &Handler{AvailabilityFile: file}, "descriptions: [foo0]")

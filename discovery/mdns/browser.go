@@ -142,8 +142,7 @@ func (b *browser) run(ctx context.Context) {
 			s.close()
 		}
 	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	next := time.After(0)
 	scan := time.Now() // when to scan the interfaces
 	for {
 		select {
@@ -154,7 +153,7 @@ func (b *browser) run(ctx context.Context) {
 			if soon := time.Now().Add(rescanDelay); soon.Before(scan) {
 				scan = soon
 			}
-		case <-timer.C:
+		case <-next:
 		}
 		if !time.Now().Before(scan) {
 			b.scan(ctx)
@@ -167,7 +166,7 @@ func (b *browser) run(ctx context.Context) {
 		if due.IsZero() || scan.Before(due) {
 			due = scan
 		}
-		timer.Reset(time.Until(due))
+		next = time.After(time.Until(due))
 	}
 }
 

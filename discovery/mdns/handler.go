@@ -8,7 +8,6 @@ package mdns
 
 import (
 	"context"
-	"reflect"
 	"sync"
 	"time"
 
@@ -61,14 +60,14 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	defer b.unsubscribe(s)
 
 	var devices map[string]discovery.Device // as reported
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	next := time.After(0)
+	report = discovery.Changes(report)
 	for {
 		// Not at each change, but settleDelay after the first.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-timer.C:
+		case <-next:
 		}
 		state := b.look(s)
 		if state.err != nil {
@@ -78,18 +77,16 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 			request.Warnf("%s: %s", Name, warning)
 		}
 		if devices == nil && state.wait > 0 {
-			timer.Reset(min(state.wait, settleDelay))
+			next = time.After(min(state.wait, settleDelay))
 			continue
 		}
-		if now := d.devices(state.found, devices); devices == nil || !reflect.DeepEqual(now, devices) {
-			devices = now
-			report(discovery.Result{Devices: discovery.ByID(devices), Shared: true})
-		}
+		devices = d.devices(state.found, devices)
+		report(discovery.Result{Devices: discovery.ByID(devices), Shared: true})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.changed:
-			timer.Reset(settleDelay)
+			next = time.After(settleDelay)
 		}
 	}
 }

@@ -2,15 +2,13 @@ package mdns
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -26,72 +24,20 @@ var (
 	group6 = netip.AddrPortFrom(netip.MustParseAddr("ff02::fb"), port)
 )
 
-// socket is a socket for one interface and address family. It is bound to the group, not
-// to all addresses: packets for the unicast address, which it would take from another
-// responder on the node, do not reach it.
+// socket is a socket for one interface and address family.
 type socket struct {
 	conn   *net.UDPConn
 	group  netip.AddrPort
 	failed atomic.Bool // nobody reads any more
 }
 
-// openSocket opens a socket on an interface. The port is shared with avahi and others.
 func openSocket(index int, v6 bool) (*socket, error) {
-	family, group, what := unix.AF_INET, group4, "IPv4"
+	group := group4
 	if v6 {
-		family, group, what = unix.AF_INET6, group6, "IPv6"
+		group = group6
 	}
-	fail := func(call string, err error) (*socket, error) {
-		return nil, fmt.Errorf("open %s socket of port %d: %s: %w", what, port, call, err)
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
-	if err != nil {
-		return fail("socket", err)
-	}
-	file := os.NewFile(uintptr(fd), "mdns")
-	defer file.Close() // conn has a descriptor of its own
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return fail("SO_REUSEADDR", err)
-	}
-	if v6 {
-		err = setup6(fd, index)
-	} else {
-		err = setup4(fd, index)
-	}
-	if err != nil {
-		return fail("set up", err)
-	}
-	conn, err := net.FilePacketConn(file)
-	if err != nil {
-		return fail("use", err)
-	}
-	return &socket{conn: conn.(*net.UDPConn), group: group}, nil
-}
-
-func setup4(fd, index int) error {
-	request := &unix.IPMreqn{Multiaddr: group4.Addr().As4(), Ifindex: int32(index)}
-	return errors.Join(
-		unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: group4.Addr().As4()}),
-		// Only what comes in at this interface.
-		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0),
-		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, request),
-		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, request),
-		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 255),
-		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1), // for responders on this node
-	)
-}
-
-func setup6(fd, index int) error {
-	return errors.Join(
-		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
-		unix.Bind(fd, &unix.SockaddrInet6{Port: port, Addr: group6.Addr().As16(), ZoneId: uint32(index)}),
-		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0),
-		unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_ADD_MEMBERSHIP,
-			&unix.IPv6Mreq{Multiaddr: group6.Addr().As16(), Interface: uint32(index)}),
-		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, index),
-		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255),
-		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1),
-	)
+	conn, err := netif.ListenMulticast(index, group)
+	return &socket{conn: conn, group: group}, err
 }
 
 // send sends a packet to the group. It does not block.

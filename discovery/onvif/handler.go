@@ -3,11 +3,11 @@ package onvif
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -70,9 +70,8 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if now := time.Now(); settled.Before(now) {
 		settled = now // the scan is older; this Discover has still to ask its cameras
 	}
-	var reported *discovery.Result
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	reported := false
+	report = discovery.Changes(report)
 	for {
 		now := time.Now()
 		cameras, asking, changed := s.present()
@@ -86,18 +85,15 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		if !now.Before(settled) {
 			wait = settled.Add(settleTimeout)
 		}
-		if reported != nil || !now.Before(settled) && (!asking && !querying || !now.Before(wait)) {
+		if reported || !now.Before(settled) && (!asking && !querying || !now.Before(wait)) {
 			s.warn(request.Warnf)
-			result := q.result(candidates)
-			if reported == nil || !reflect.DeepEqual(*reported, result) {
-				report(result)
-				reported = &result
-			}
+			report(q.result(candidates))
+			reported = true
 			wait = time.Time{}
 		}
-		timer.Stop()
+		var due <-chan time.Time
 		if wait = earlier(wait, next); !wait.IsZero() {
-			timer.Reset(time.Until(wait))
+			due = time.After(time.Until(wait))
 		}
 		// Of many cameras, which may be made up, something changes all the time.
 		select {
@@ -109,7 +105,7 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
-		case <-timer.C:
+		case <-due:
 		case r := <-q.results:
 			q.finish(ctx, r, time.Now())
 		}
@@ -126,7 +122,7 @@ func (h *Handler) acquire(ctx context.Context) (*scan, error) {
 			interval = DefaultInterval
 		}
 		// It outlives this Discover when another one uses it.
-		s, err := startScan(context.WithoutCancel(ctx), newClient(cameraAddress), h.Interfaces, interval)
+		s, err := startScan(context.WithoutCancel(ctx), newClient(netif.CheckOther), h.Interfaces, interval)
 		if err != nil {
 			return nil, err
 		}

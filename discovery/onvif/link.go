@@ -1,18 +1,14 @@
 package onvif
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
-	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/discovery/netif"
 )
@@ -45,8 +41,8 @@ func (e endpointAddress) zone() string { return strconv.Itoa(e.index) }
 // come to the port that asked, Hello and Bye to the group.
 type link struct {
 	endpointAddress
-	unicast, group net.PacketConn
-	to             net.Addr
+	unicast, group *net.UDPConn
+	to             *net.UDPAddr
 }
 
 func (l *link) close() {
@@ -56,7 +52,7 @@ func (l *link) close() {
 
 // send sends to all devices on the link.
 func (l *link) send(message []byte) error {
-	_, err := l.unicast.WriteTo(message, l.to)
+	_, err := l.unicast.WriteToUDP(message, l.to)
 	return err
 }
 
@@ -81,46 +77,28 @@ func endpoints(interfaces []netif.Interface) (all []endpointAddress) {
 
 func openLink(e endpointAddress) (l *link, err error) {
 	l = &link{endpointAddress: e}
-	i := &net.Interface{Index: e.index, Name: e.name}
 	network, group, zone := "udp4", groupIPv4, ""
 	if e.address.Is6() {
 		network, group, zone = "udp6", groupIPv6, e.zone()
 	}
-	// Bound to the group, not to any address: messages to this host alone are for
-	// others that use the port, such as Samba's wsdd.
-	if l.group, err = listen(network, group.WithZone(zone), discoveryPort); err != nil {
+	l.to = &net.UDPAddr{IP: group.AsSlice(), Port: discoveryPort, Zone: zone}
+	if l.group, err = netif.ListenMulticast(e.index, netip.AddrPortFrom(group, discoveryPort)); err != nil {
 		return nil, err
 	}
-	if l.unicast, err = listen(network, e.address.WithZone(zone), 0); err != nil {
+	l.unicast, err = net.ListenUDP(network, &net.UDPAddr{IP: e.address.AsSlice(), Zone: zone})
+	if err != nil {
 		l.group.Close()
 		return nil, err
 	}
-	to := &net.UDPAddr{IP: group.AsSlice(), Port: discoveryPort, Zone: zone}
-	l.to = to
+	i := &net.Interface{Index: e.index, Name: e.name}
 	if e.address.Is6() {
-		err = errors.Join(ipv6.NewPacketConn(l.group).JoinGroup(i, to), ipv6.NewPacketConn(l.unicast).SetMulticastInterface(i))
+		err = ipv6.NewPacketConn(l.unicast).SetMulticastInterface(i)
 	} else {
-		err = errors.Join(ipv4.NewPacketConn(l.group).JoinGroup(i, to), ipv4.NewPacketConn(l.unicast).SetMulticastInterface(i))
+		err = ipv4.NewPacketConn(l.unicast).SetMulticastInterface(i)
 	}
 	if err != nil {
 		l.close()
-		return nil, fmt.Errorf("join %s: %w", group, err)
+		return nil, fmt.Errorf("send to %s: %w", group, err)
 	}
 	return l, nil
-}
-
-// listen shares its port with other programs that use WS-Discovery.
-func listen(network string, address netip.Addr, port int) (net.PacketConn, error) {
-	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		controlErr := raw.Control(func(fd uintptr) {
-			if port != 0 {
-				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-			}
-			if network == "udp4" { // only from the interface on which the group is joined
-				err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0))
-			}
-		})
-		return errors.Join(controlErr, err)
-	}}
-	return config.ListenPacket(context.Background(), network, net.JoinHostPort(address.String(), strconv.Itoa(port)))
 }

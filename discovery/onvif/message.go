@@ -20,6 +20,8 @@ const (
 	// maxDatagram is how long a message may be. Those of real cameras have 1 to 4 KiB.
 	maxDatagram = 16 << 10
 
+	// maxMatches is how many devices one message may announce: a device answers for itself.
+	maxMatches      = 16
 	maxUUIDBytes    = 128
 	maxVersionBytes = 16
 	maxXAddrs       = 8
@@ -103,7 +105,7 @@ func parseMessage(datagram []byte) (present []announcement, leaving []string, er
 	}
 	add := func(k kind, endpoints ...endpoint) {
 		for _, e := range endpoints {
-			if a, ok := e.announcement(k); ok {
+			if a, ok := e.announcement(k); ok && len(present) < maxMatches {
 				present = append(present, a)
 			}
 		}

@@ -130,6 +130,17 @@ func TestMessages(t *testing.T) {
 
 // A message of many types in a long namespace must not grow to gigabytes when their names
 // are expanded: the worker would end, and with it all discovery by network.
+// Whoever sends one datagram does not have us look for room for hundreds of cameras.
+func TestAMessageAnnouncesFewCameras(t *testing.T) {
+	one := match("urn:uuid:"+uuidA, "dn:NetworkVideoTransmitter", "", "http://10.0.0.1/")
+	one = strings.TrimSuffix(strings.TrimPrefix(one, "<d:ProbeMatches>"), "</d:ProbeMatches>")
+	many := "<d:ProbeMatches>" + strings.Repeat(one, 40) + "</d:ProbeMatches>"
+	present, _, err := parseMessage([]byte(soap(onvifTypes, many)))
+	if err != nil || len(present) != maxMatches {
+		t.Errorf("%d announcements, %v, want %d", len(present), err, maxMatches)
+	}
+}
+
 func TestTypesInALongNamespace(t *testing.T) {
 	const half = 16 << 10
 	message := `<a xmlns:n="http://` + strings.Repeat("n", half) + `"><Types>` + strings.Repeat("n:x ", half/4) +

@@ -3,9 +3,11 @@ package onvif
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/discovery/netif"
+	"github.com/kubeslot/kubeslot/wake"
 )
 
 const (
@@ -54,15 +57,9 @@ func startScan(ctx context.Context, client *client, patterns []string, interval 
 		resolves: rate.NewLimiter(10, 20), changed: make(chan struct{}), links: map[endpointAddress]*link{},
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
-	addresses := make(chan struct{}, 1)
+	addresses := wake.New()
 	s.running.Go(func() {
-		err := netif.Watch(ctx, func() {
-			select {
-			case addresses <- struct{}{}:
-			default:
-			}
-		})
-		if ctx.Err() == nil {
+		if err := netif.Watch(ctx, addresses.Send); ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Looking at addresses from time to time instead", "handler", Name, "interval", interval)
 		}
 	})
@@ -87,7 +84,7 @@ func (s *scan) stop() {
 }
 
 // run probes until ctx ends.
-func (s *scan) run(ctx context.Context, links []*link, addresses <-chan struct{}) {
+func (s *scan) run(ctx context.Context, links []*link, addresses wake.Signal) {
 	s.probe(ctx, links)
 	round := time.NewTicker(s.interval)
 	defer round.Stop()
@@ -138,22 +135,17 @@ func (s *scan) probe(ctx context.Context, links []*link) {
 		}
 	}
 	send()
-	repeat := time.NewTimer(50*time.Millisecond + rand.N(200*time.Millisecond))
-	defer repeat.Stop()
 	select {
 	case <-ctx.Done():
-	case <-repeat.C:
+	case <-time.After(50*time.Millisecond + rand.N(200*time.Millisecond)):
 		send()
 	}
 }
 
-func (s *scan) allLinks() (all []*link) {
+func (s *scan) allLinks() []*link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.links {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Values(s.links))
 }
 
 // updateLinks opens and closes links, so that they are what the machine's interfaces

@@ -76,6 +76,38 @@ func TestAFloodIsReadAtABoundedRate(t *testing.T) {
 	})
 }
 
+// Samba's wsdd on the same node is asked directly, at the node's address: that reaches it.
+func TestMessagesToTheNodeAloneAreLeftToOthers(t *testing.T) {
+	lan.New(t)
+	other, err := net.ListenMulticastUDP("udp4", nil, &net.UDPAddr{IP: groupIPv4.AsSlice(), Port: discoveryPort})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	interfaces, err := netif.List(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := endpoints(interfaces)[0]
+	l, err := openLink(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	sender, err := net.Dial("udp4", netip.AddrPortFrom(e.address, discoveryPort).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	if _, err := sender.Write([]byte("to the node")); err != nil {
+		t.Fatal(err)
+	}
+	_ = other.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, _, err := other.ReadFrom(make([]byte, 100)); err != nil || n == 0 {
+		t.Errorf("the other program gets %d bytes, %v", n, err)
+	}
+}
+
 // What keeps all cameras from being found is a warning.
 func TestWarnings(t *testing.T) {
 	lan.New(t)

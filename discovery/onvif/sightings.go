@@ -292,21 +292,13 @@ func (c *sighting) askAll(questions []question) []question {
 
 // mute is whether none of the camera's services answers.
 func (c *sighting) mute() bool {
-	for _, v := range c.services {
-		if !v.mute && !v.failed {
-			return false
-		}
-	}
-	return true
+	return !c.any(func(v *service) bool { return !v.mute && !v.failed })
 }
 
-func (c *sighting) asking() bool {
-	for _, v := range c.services {
-		if v.asking {
-			return true
-		}
-	}
-	return false
+func (c *sighting) asking() bool { return c.any(func(v *service) bool { return v.asking }) }
+
+func (c *sighting) any(is func(*service) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.services)), is)
 }
 
 // ask appends a question, unless the service is being asked already.
@@ -384,7 +376,7 @@ func (c *sighting) dropFailed() (changed bool) {
 	if c.asking() {
 		return false
 	}
-	all := c.mute() && slices.ContainsFunc(slices.Collect(maps.Values(c.services)), func(v *service) bool { return v.failed })
+	all := c.mute() && c.any(func(v *service) bool { return v.failed })
 	for xaddr, v := range c.services {
 		if !v.failed && !all {
 			continue

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -35,7 +37,7 @@ type client struct {
 func dial(ctx context.Context, at target) (*client, error) {
 	connecting, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(connecting, "tcp", at.address())
+	conn, err := (&net.Dialer{ControlContext: netif.Allow(at.allowed)}).DialContext(connecting, "tcp", at.address())
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +82,11 @@ func (c *client) open() error {
 func (c *client) close() {
 	_ = c.send("CLOF", words(c.token), closeSecureChannel())
 	c.hangUp()
+}
+
+// near is whether the server is on this node.
+func (c *client) near() bool {
+	return netif.CheckOther(c.conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()) != nil
 }
 
 func (c *client) hangUp() {

@@ -110,14 +110,12 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	first := cmp.Or(h.firstReport, firstReport)
 	overdue := time.NewTimer(first)
 	defer overdue.Stop()
-	var last []discovery.Device
 	reported, changed := false, true
+	report = discovery.Changes(report)
 	for {
 		if changed && (reported || r.settled()) {
-			if devices := r.devices(); !reported || !reflect.DeepEqual(devices, last) {
-				last, reported = devices, true
-				report(discovery.Result{Devices: devices, Shared: true})
-			}
+			reported = true
+			report(discovery.Result{Devices: r.devices(), Shared: true})
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package opcua
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/gopcua/opcua/ua"
 
 	"github.com/kubeslot/kubeslot/test/await"
+	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
 
 // A server behind NAT names a URL at which nobody, or somebody else, answers: it stays
@@ -93,5 +95,37 @@ func TestTheNamedAddressIsAskedOnce(t *testing.T) {
 	d.wants("at another URL of its own", elsewhere.url)
 	if n := len(d.reports); n != 4 || !strings.Contains(d.warned[0], "calls its URL") {
 		t.Errorf("%d reports, want 4; warnings %q", n, d.warned)
+	}
+}
+
+// Whoever answers as a server, or is on the network, chooses where kubecri connects to: to
+// nothing on the node, unless it is there itself, and to no metadata service.
+func TestNoServerNamesAnAddressOfThisNode(t *testing.T) {
+	l := lan.New(t)
+	own, remote := serve(t), &fakeServer{t: t}
+	own.listen("192.168.77.1:4840")
+	own.applications = []*ua.ApplicationDescription{plc(own.url)}
+	host := l.Host()
+	if err := host.Do(func() error { remote.listen(host.IPv4.String() + ":4840"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	remote.set(func() {
+		remote.applications = own.applications
+		remote.network = []*ua.ServerOnNetwork{{RecordID: 1, DiscoveryURL: own.url + "learned"}}
+	})
+	d := discover(t, &Handler{answers: answersAs},
+		"opcuaDiscoveryMethod: {standard: {serversOnNetwork: true, discoveryUrls: ["+remote.url+"]}}")
+	d.wants("where it was asked", remote.url)
+	d.warns("calls its URL "+own.url, "192.168.77.1 is an address of this node, and not followed")
+	d.warns("no OPC UA server at "+own.url+"learned", "192.168.77.1 is an address of this node")
+	own.set(func() {
+		if own.asked > 0 {
+			t.Errorf("this node was asked %d times", own.asked)
+		}
+	})
+	at, err := parseTarget("opc.tcp://169.254.169.254:80/")
+	at.named, at.near = true, true
+	if err = cmp.Or(err, answersAs(t.Context(), at, "")); err == nil || !strings.Contains(err.Error(), "no address of a device") {
+		t.Errorf("a metadata service: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubeslot/kubeslot/test/need"
 	"github.com/kubeslot/kubeslot/test/npm"
+	"github.com/kubeslot/kubeslot/test/onvifcamera/lan"
 )
 
 func TestGopcuaServer(t *testing.T) {
@@ -108,7 +109,10 @@ func TestNodeOPCUA(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three programs that make certificates first: make test-all")
 	}
-	modules := npm.Install(t, "node-opcua@2.186.4", "node-opcua-server-discovery@2.186.4")
+	var modules string
+	lan.Outside(t, func() {
+		modules = npm.Install(t, "node-opcua@2.186.4", "node-opcua-server-discovery@2.186.4")
+	})
 	folder := t.TempDir() // for their certificates
 	ports := [3]int{need.Port(t), need.Port(t), need.Port(t)}
 	ldsURL := fmt.Sprintf("opc.tcp://127.0.0.1:%d", ports[0])

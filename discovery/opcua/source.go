@@ -29,6 +29,7 @@ type source struct {
 	givenUp   places // for one that was
 	views     chan<- view
 	noNetwork bool // the server has no FindServersOnNetwork
+	near      bool // it is on this node
 }
 
 // places has one for each URL that is asked: as many at a time as it has room for.
@@ -110,14 +111,14 @@ func (s *source) round(ctx context.Context, place places) (f found, warnings []s
 	known := s.resolver.known(ctx, servers)
 	for i, own := range servers {
 		where, _ := own.locate(s.at, known)
-		if t, err := parseTarget(where); err == nil && own.itself && t.address() != s.at.address() {
+		if t, err := s.parse(where); err == nil && own.itself && t.address() != s.at.address() {
 			servers[i].elsewhere = s.named.check(ctx, t, own.uri, s.answers)
 		}
 	}
 	f.devices, warnings = devicesOf(servers, s.at, known)
 	for _, r := range records {
 		// The other discovery servers know nothing that this one does not.
-		if t, err := parseTarget(r.url); err == nil && !slices.Contains(r.capabilities, "LDS") {
+		if t, err := s.parse(r.url); err == nil && !slices.Contains(r.capabilities, "LDS") {
 			f.learned = append(f.learned, t)
 		}
 	}
@@ -139,6 +140,7 @@ func (s *source) ask(ctx context.Context) (list []application, records []record,
 		return nil, nil, err
 	}
 	defer c.close()
+	s.near = c.near()
 	if s.learned {
 		c.limit = maxAnswerOfLearned
 	}
@@ -153,6 +155,13 @@ func (s *source) ask(ctx context.Context) (list []application, records []record,
 		}
 	}
 	return list, records, err
+}
+
+// parse reads a URL that the server names.
+func (s *source) parse(text string) (target, error) {
+	t, err := parseTarget(text)
+	t.named, t.near = true, s.near
+	return t, err
 }
 
 // cause is a network error without the addresses and ports of the connection: the same

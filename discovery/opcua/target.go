@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/kubeslot/kubeslot/discovery/netif"
 )
 
 const (
@@ -24,9 +27,23 @@ type target struct {
 	url        string // as it was written
 	host, port string // as it was written, without brackets, and as a number
 	path       string // "", or begins with a slash; escaped
+
+	// A server named it. It may be on this node only if that one is near: on it too.
+	named, near bool
 }
 
 func (t target) address() string { return net.JoinHostPort(t.host, t.port) }
+
+// allowed returns an error for an address that is not connected to because a server names it.
+func (t target) allowed(to netip.Addr) error {
+	switch {
+	case !t.named:
+		return nil
+	case t.near:
+		return netif.CheckDevice(to)
+	}
+	return netif.CheckOther(to)
+}
 
 func urlOf(host, port, path string) string {
 	u := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)} // escapes

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -89,12 +90,7 @@ func (t Tree) paths() ([]string, error) {
 	if !found {
 		return nil, fmt.Errorf("list devices: is sysfs mounted at %s? %w", t.Sys, errors.Join(errs...))
 	}
-	paths := make([]string, 0, len(seen))
-	for p := range seen {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
-	return paths, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // resolve returns where below sys a class's or bus's entry leads. sysfs's links are

@@ -47,16 +47,13 @@ func (*Handler) Discover(ctx context.Context, request discovery.Request, report 
 	}
 	looks := time.NewTicker(time.Second)
 	defer looks.Stop()
-	var last []string
-	for first := true; ; first = false {
+	report = discovery.Changes(report)
+	for {
 		paths, err := find(d.Paths)
 		if err != nil {
 			return err
 		}
-		if first || !slices.Equal(paths, last) {
-			report(result(paths))
-			last = paths
-		}
+		report(result(paths))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

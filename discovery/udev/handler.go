@@ -5,9 +5,6 @@ package udev
 
 import (
 	"context"
-	"fmt"
-	"reflect"
-	"runtime/debug"
 
 	"github.com/kubeslot/kubeslot/discovery"
 	"github.com/kubeslot/kubeslot/discovery/uevent"
@@ -37,42 +34,22 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if err != nil {
 		return err
 	}
-	// Reading an attribute can take seconds while a driver is busy with its device. So
-	// that Discover returns with ctx nevertheless, another goroutine does it.
-	results, ended := make(chan discovery.Result), make(chan error, 1)
-	go func() { ended <- h.follow(ctx, newFinder(h.Monitor.Tree, search, request.Warnf), results) }()
+	f := newFinder(h.Monitor.Tree, search, request.Warnf)
+	found, ended := uevent.Find(ctx, h.Monitor, func(change uevent.Change) ([]discovery.Device, bool) {
+		if !f.apply(ctx, change) {
+			return nil, false
+		}
+		return f.devices(), true
+	})
+	report = discovery.Changes(report)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-ended:
 			return err
-		case result := <-results:
-			report(result)
+		case devices := <-found:
+			report(discovery.Result{Devices: devices})
 		}
 	}
-}
-
-// follow sends what the finder finds whenever that changes.
-func (h *Handler) follow(ctx context.Context, f *finder, results chan<- discovery.Result) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // It would end the whole process here.
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	var sent *discovery.Result
-	return h.Monitor.Watch(ctx, func(change uevent.Change) {
-		if !f.apply(ctx, change) || ctx.Err() != nil {
-			return
-		}
-		result := discovery.Result{Devices: f.devices()}
-		if sent != nil && reflect.DeepEqual(*sent, result) {
-			return
-		}
-		select {
-		case results <- result:
-			sent = &result
-		case <-ctx.Done():
-		}
-	})
 }

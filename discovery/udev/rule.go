@@ -61,12 +61,7 @@ func (r *rule) matches(d *sysfs.Device) bool {
 }
 
 func holdAll(conditions []condition, d *sysfs.Device) bool {
-	for i := range conditions {
-		if !conditions[i].holds(d) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(conditions, func(c condition) bool { return !c.holds(d) })
 }
 
 // holds reports whether the condition holds for the device. What is missing counts as
@@ -138,10 +133,8 @@ func newPattern(value string) pattern {
 }
 
 func (p *pattern) matches(s string) bool {
-	for _, alternative := range p.alternatives {
-		if p.globs && glob(alternative, s) || !p.globs && alternative == s {
-			return true
-		}
+	if !p.globs {
+		return slices.Contains(p.alternatives, s)
 	}
-	return false
+	return slices.ContainsFunc(p.alternatives, func(pattern string) bool { return glob(pattern, s) })
 }

@@ -3,6 +3,8 @@ package uevent
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +77,34 @@ func (m *Monitor) Watch(ctx context.Context, update func(Change)) error {
 			update(change)
 		}
 	}
+}
+
+// Find watches until ctx ends, and sends what find makes of changes, but for those of
+// which it returns false. Reading an attribute can take seconds while a driver is busy
+// with its device: that find runs keeps nobody waiting who awaits ctx. ended has one
+// element, Watch's error, or that find panicked.
+func Find[T any](ctx context.Context, m *Monitor, find func(Change) (T, bool)) (found <-chan T, ended <-chan error) {
+	results, end := make(chan T), make(chan error, 1)
+	go func() {
+		var err error
+		defer func() {
+			if p := recover(); p != nil { // It would end the whole process here.
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			end <- err
+		}()
+		err = m.Watch(ctx, func(change Change) {
+			result, ok := find(change)
+			if !ok {
+				return
+			}
+			select {
+			case results <- result:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	return results, end
 }
 
 // join adds a watcher, and starts to follow devices for the first one.
@@ -187,8 +217,6 @@ func (r *run) hear(event *Event) {
 // follow reads what the queue says at the time that it says, and everything at each
 // interval.
 func (r *run) follow(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	var scanned time.Time
 	for {
 		work, next := r.queue.take(time.Now(), scanned)
@@ -215,12 +243,11 @@ func (r *run) follow(ctx context.Context) {
 		if !next.IsZero() {
 			wait = max(time.Until(next), 0)
 		}
-		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.queue.wake:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
 }

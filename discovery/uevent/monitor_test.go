@@ -255,3 +255,35 @@ func TestChangesThatWaitAreMerged(t *testing.T) {
 		}
 	}
 }
+
+// Find passes on what was found, and that it failed, to who awaits other things too.
+func TestFind(t *testing.T) {
+	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
+	events := newSource()
+	looks, hold := make(chan bool, 10), make(chan struct{})
+	found, ended := Find(t.Context(), &Monitor{Tree: machine.Tree, Events: events.watch}, func(c Change) (string, bool) {
+		looks <- c.All
+		if len(looks) > 1 {
+			panic("a bug")
+		}
+		<-hold // as while a driver is busy with its device
+		return names(c.Devices), true
+	})
+	if all := await.Next(t, "a look", looks); !all || len(found) > 0 {
+		t.Errorf("at first a look at all: %v", all)
+	}
+	looks <- true
+	close(hold)
+	if got := await.Next(t, "what was found", found); !strings.Contains(got, "ttyUSB0") {
+		t.Errorf("found %q", got)
+	}
+	go func() { // unless another look came by itself
+		select {
+		case events.events <- nil:
+		case <-t.Context().Done():
+		}
+	}()
+	if err := await.Next(t, "the end", ended); err == nil || !strings.Contains(err.Error(), "panic: a bug") {
+		t.Errorf("ended with %v, want the panic", err)
+	}
+}

@@ -6,7 +6,6 @@ package usb
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/kubeslot/kubeslot/discovery"
@@ -37,43 +36,38 @@ func (h *Handler) Discover(ctx context.Context, request discovery.Request, repor
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	changes, failed := make(chan uevent.Change), make(chan error, 1)
-	go func() {
-		failed <- h.Monitor.Watch(ctx, func(change uevent.Change) {
-			select {
-			case changes <- change:
-			case <-ctx.Done():
-			}
-		})
-	}()
 	f, state := newFinder(d, request.Before), newSettled()
-	var reported map[string]discovery.Device
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	looks, ended := uevent.Find(ctx, h.Monitor, func(change uevent.Change) (l look, changed bool) {
+		if changed = f.apply(change); changed {
+			l.found, l.warnings = f.find()
+		}
+		return l, changed
+	})
+	var due <-chan time.Time
+	report = discovery.Changes(report)
 	for {
 		select {
-		case err := <-failed: // also when ctx ends
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
 			return err
-		case change := <-changes:
-			if !f.apply(change) {
-				continue
-			}
-			found, warnings := f.find()
-			state.observe(time.Now(), found)
-			for _, warning := range warnings {
+		case l := <-looks:
+			state.observe(time.Now(), l.found)
+			for _, warning := range l.warnings {
 				request.Warnf("%s: %s", Name, warning)
 			}
-		case <-timer.C:
+		case <-due:
 		}
 		devices, next := state.advance(time.Now())
-		if reported == nil || !reflect.DeepEqual(devices, reported) {
-			reported = devices
-			report(discovery.Result{Devices: discovery.ByID(devices)})
-		}
+		report(discovery.Result{Devices: discovery.ByID(devices)})
 		if !next.IsZero() {
-			timer.Reset(time.Until(next))
+			due = time.After(time.Until(next))
 		}
 	}
+}
+
+// look is what a look at the devices found.
+type look struct {
+	found    map[string]discovery.Device
+	warnings []string
 }

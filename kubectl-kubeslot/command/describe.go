@@ -177,7 +177,11 @@ func describeWait(w io.Writer, wait *view.Wait, needs []string, now time.Time) {
 	}
 	shown := wait.Holders[:min(len(wait.Holders), maxHolders)]
 	columns := slices.DeleteFunc(slotColumns(func() time.Time { return now }, false), func(c column[view.Slot]) bool { return c.name == "LEVEL" })
-	newTable(&indented{w, true}, columns, false, true, 0).print(shown)
+	var table strings.Builder
+	newTable(&table, columns, false, true, 0).print(shown)
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprint(w, "    ", line)
+	}
 	if left := len(wait.Holders) - len(shown); left > 0 {
 		fmt.Fprintf(w, "    and %d more: kubectl kubeslot slots -n %s %s\n", left, plain(shown[0].InstanceNamespace),
 			plain(wait.Resource))
@@ -191,29 +195,6 @@ func resourceName(of string) string {
 		return of
 	}
 	return assignment.ResourcePrefix + of
-}
-
-// indented writes each line four places further.
-type indented struct {
-	to    io.Writer
-	begin bool // of a line
-}
-
-// Write implements io.Writer.
-func (i *indented) Write(text []byte) (int, error) {
-	for _, line := range strings.SplitAfter(string(text), "\n") {
-		if line == "" {
-			continue
-		}
-		if i.begin {
-			line = "    " + line
-		}
-		i.begin = strings.HasSuffix(line, "\n")
-		if _, err := io.WriteString(i.to, line); err != nil {
-			return 0, err
-		}
-	}
-	return len(text), nil
 }
 
 func describeNode(w io.Writer, n *view.Node, now time.Time) {

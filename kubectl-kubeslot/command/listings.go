@@ -28,15 +28,21 @@ func (o *options) list() *cobra.Command {
 			none: s.none("Configuration", len(args) > 0),
 			key:  func(c *view.Configuration) string { return c.Namespace + "/" + c.Name },
 			rows: func(v *view.View, shows filter) []view.Configuration {
-				return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
-					known := c.Namespace != "" // not of one that was deleted, and of which claims alone are left
-					return known && !shows(c.Namespace, c.Labels) || !matches(args, c.Name)
+				return slices.DeleteFunc(shows.configurations(v), func(c view.Configuration) bool {
+					return !matches(args, c.Name)
 				})
 			},
 			missing: func(v *view.View) error { return s.missing("Configuration", args, v, configurationNames) },
 		})
 	}
 	return cmd
+}
+
+func (f filter) configurations(v *view.View) []view.Configuration {
+	return slices.DeleteFunc(v.Configurations(), func(c view.Configuration) bool {
+		known := c.Namespace != "" // not of one that was deleted, and of which claims alone are left
+		return known && !f(c.Namespace, c.Labels)
+	})
 }
 
 func (o *options) instances() *cobra.Command {

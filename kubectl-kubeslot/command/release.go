@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
@@ -165,13 +164,7 @@ func (r *releasing) look(ctx context.Context, name string) (*source.Claimed, err
 
 // facts are what v1alpha1 decides by.
 func facts(c *source.Claimed) v1alpha1.ReleaseFacts {
-	return v1alpha1.ReleaseFacts{Claim: c.Claim, Node: c.Node, PodRuns: podRuns(c), Heard: c.Claim.Spec.ReleaseUnreachableAfter != nil}
-}
-
-// podRuns reports whether the claim's pod may have containers on the claim's node.
-func podRuns(c *source.Claimed) bool {
-	return c.Pod != nil && c.Pod.Spec.NodeName == c.Claim.Spec.NodeName &&
-		c.Pod.Status.Phase != corev1.PodSucceeded && c.Pod.Status.Phase != corev1.PodFailed
+	return v1alpha1.ReleaseFacts{Claim: c.Claim, Node: c.Node, PodRuns: c.Claim.PodRuns(c.Pod), Heard: c.Claim.Spec.ReleaseUnreachableAfter != nil}
 }
 
 // notClaimed says what the slot is instead, as far as the user can see.
@@ -198,7 +191,7 @@ func readyAdvice(c *source.Claimed) string {
 	if of := claim.Spec.ResourceClaim; of != nil {
 		do = fmt.Sprintf("delete the pods that the ResourceClaim is reserved for (kubectl describe resourceclaim -n "+
 			"%s %s), and ", of.Namespace, of.Name) + do
-	} else if podRuns(c) {
+	} else if c.Claim.PodRuns(c.Pod) {
 		do = fmt.Sprintf("delete its pod (kubectl delete pod -n %s %s), and ", c.Pod.Namespace, c.Pod.Name) + do
 	}
 	return fmt.Sprintf("slot %s is held by %s, which is Ready: %s. --force releases it nevertheless", claim.Name,
@@ -230,7 +223,7 @@ func (r *releasing) describe(c *source.Claimed) string {
 	case claim.Spec.Pod == nil:
 	case p == nil:
 		add("The pod is gone.")
-	case !podRuns(c):
+	case !c.Claim.PodRuns(c.Pod):
 		add("The pod has ended.")
 	case p.DeletionTimestamp != nil:
 		add("The pod was deleted at %s%s, and is still there. %s", p.DeletionTimestamp.UTC().Format(time.RFC3339), r.ago(p.DeletionTimestamp.Time), keptForPod(c))
@@ -308,7 +301,7 @@ func (r *releasing) outcomes(ctx context.Context, released []*source.Claimed) (p
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Sprintf("released slot %s, and whether its node has claimed it again is not known: %v", name, err))
-		case again == nil && podRuns(c):
+		case again == nil && c.Claim.PodRuns(c.Pod):
 			fmt.Fprintf(r.streams.Out, "Released slot %s. It is free when pod %s/%s is gone.\n", name, c.Pod.Namespace, c.Pod.Name)
 		case again == nil:
 			fmt.Fprintf(r.streams.Out, "Released slot %s.\n", name)

@@ -253,10 +253,7 @@ func (m *topModel) setDescription(d described) {
 
 func (m *topModel) setView(v *view.View) {
 	m.view, m.counts = v, topCounts{}
-	for _, c := range v.Configurations() {
-		if !m.shows(c.Namespace, c.Labels) {
-			continue
-		}
+	for _, c := range m.shows.configurations(v) {
 		m.counts.slots, m.counts.free = m.counts.slots+c.Slots, m.counts.free+c.Free
 		if len(c.Problems) > 0 {
 			m.counts.problems++

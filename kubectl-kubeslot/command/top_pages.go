@@ -81,9 +81,7 @@ func (m *topModel) draw(rows []topRow) []string {
 }
 
 func (m *topModel) configurations() {
-	rows := slices.DeleteFunc(m.view.Configurations(), func(c view.Configuration) bool {
-		return !m.shows(c.Namespace, c.Labels)
-	})
+	rows := m.shows.configurations(m.view)
 	columns := configurationColumns(m.all)
 	last := len(columns) - 1 // PROBLEM
 	columns[last].value = func(c *view.Configuration) string {

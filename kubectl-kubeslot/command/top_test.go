@@ -12,11 +12,13 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/source"
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/view"
 	"github.com/kubeslot/kubeslot/test/await"
+	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
 // stillFeed has no news, and describes pods of the view.
@@ -148,5 +150,16 @@ func TestTopWantsATerminal(t *testing.T) {
 		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "--watch") {
 			t.Errorf("to %s: %v, want an error that names --watch", name, err)
 		}
+	}
+}
+
+// A Configuration that was deleted, of which claims alone are left, is in no namespace: top shows
+// it in any, as list does.
+func TestTopShowsWhatIsLeftOfAConfiguration(t *testing.T) {
+	m := newTop(time.Now, func(namespace string, _ map[string]string) bool { return namespace == "default" }, false)
+	left := v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cams-8120fe-0"}, Spec: v1alpha1.SlotClaimSpec{NodeName: "a"}}
+	m.Update(changed{view: view.New(view.Objects{Claims: []v1alpha1.SlotClaim{left}})})
+	if screen := drawn(m); !strings.Contains(screen, "cams") || !strings.Contains(screen, "1 Configurations with problems") {
+		t.Errorf("it draws\n%s", screen)
 	}
 }

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,12 +67,10 @@ func assigned(pod *metav1.PartialObjectMetadata) (info *kubedevice.PodInfo, slot
 
 // claimedAll reports whether the pod has claimed all of the slots on the node.
 func claimedAll(pod types.UID, node string, slots []string, claims map[string]*v1alpha1.SlotClaim) bool {
-	for _, slot := range slots {
-		if c := claims[slot]; c == nil || c.Spec.Holder != string(pod) || c.Spec.NodeName != node {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slots, func(slot string) bool {
+		c := claims[slot]
+		return c == nil || c.Spec.Holder != string(pod) || c.Spec.NodeName != node
+	})
 }
 
 // rivals are the pods that hold slots which others of the pods were assigned.

@@ -187,12 +187,10 @@ func (l *Live) tell(ctx context.Context) {
 			return
 		case <-l.dirty:
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 		l.changed.Send()
 	}

@@ -114,7 +114,7 @@ func NewState(v *view.View, o view.Objects, missing []string, failure error, now
 	if len(missing) == 0 {
 		s.Problems = v.Examine(now)
 	} else {
-		s.Problems = problemsOf(&s, v, now)
+		s.Problems = v.ExaminePart(now)
 	}
 	return s
 }
@@ -248,22 +248,4 @@ func (p *Pod) ask(resource string, count int64) {
 // underway reports whether a pod in the state is on its way to its devices.
 func underway(s view.PodState) bool {
 	return s == view.Gated || s == view.Pending || s == view.Preempting || s == view.Starting
-}
-
-// problemsOf are the problems that the Configurations and devices have themselves, and slots that
-// wait for nodes that are not Ready, as View.Examine would say them.
-func problemsOf(s *State, v *view.View, now time.Time) []view.Finding {
-	all := append([]view.Finding{}, v.ConfigurationProblems()...)
-	names := make([]string, 0, len(s.Devices))
-	for name, d := range s.Devices {
-		if len(d.Problems) > 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		d := s.Devices[name]
-		all = append(all, view.InstanceProblems(d.Namespace, name, d.Problems)...)
-	}
-	return append(all, v.UnreachableSlots(now)...)
 }

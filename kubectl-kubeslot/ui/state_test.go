@@ -19,15 +19,16 @@ func TestProblemsAreSaidAsDoctorSaysThem(t *testing.T) {
 	c := small(t, now)
 	c.o.Instances[0].Status.Problems = []string{"its lens is broken"}
 	c.o.Configurations[0].Status.Problems = append(c.o.Configurations[0].Status.Problems, problem("no route"))
+	c.o.Slices[0].Spec.Devices[0].Unschedulable = true // its handler does not answer
 	notReady(&c.o, "node-b")
 	c.o.Pods = without(c.o.Pods, func(p *corev1.Pod) bool { return p.Name == "viewer-2" })
 	v := view.New(c.o)
 	all := NewState(v, c.o, nil, nil, now).Problems
 	own := slices.DeleteFunc(slices.Clone(all), func(f view.Finding) bool {
-		return f.Reason != "InstanceProblem" && f.Reason != "ConfigurationProblem" && f.Reason != "NodeUnreachable"
+		return !slices.Contains([]string{"InstanceProblem", "ConfigurationProblem", "NodeUnreachable", "HandlerDown"}, f.Reason)
 	})
-	if len(own) != 3 {
-		t.Fatalf("of the three problems these are found: %+v", all)
+	if len(own) != 4 {
+		t.Fatalf("of the four problems these are found: %+v", all)
 	}
 	some := NewState(v, c.o, []string{"configurations.akri.sh of other namespaces"}, nil, now).Problems
 	if diff := cmp.Diff(own, some); diff != "" {

@@ -38,6 +38,23 @@ func (v *View) Examine(now time.Time) []Finding {
 	v.examineNodes(&f, now)
 	v.examineCluster(&f)
 	v.examineParts(&f, now)
+	return f.sorted()
+}
+
+// ExaminePart is Examine for who may not list all objects: what Configurations and Instances say
+// themselves, and slots that wait for nodes that are not Ready.
+func (v *View) ExaminePart(now time.Time) []Finding {
+	var f findings
+	v.examineConfigurations(&f)
+	for i := range v.objects.Instances {
+		v.examineInstance(&f, &v.objects.Instances[i])
+	}
+	v.examineUnreachable(&f, now)
+	return f.sorted()
+}
+
+// sorted orders the findings by object, and says each once.
+func (f findings) sorted() []Finding {
 	slices.SortStableFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
 	said := map[Finding]bool{}
 	return slices.DeleteFunc(f, func(one Finding) bool {
@@ -49,7 +66,7 @@ func (v *View) Examine(now time.Time) []Finding {
 
 // examineClaims finds claims that nobody uses, or that do not count.
 func (v *View) examineClaims(f *findings, now time.Time) {
-	*f = append(*f, v.UnreachableSlots(now)...)
+	v.examineUnreachable(f, now)
 	for _, name := range slices.Sorted(maps.Keys(v.claims)) {
 		c := v.claims[name]
 		if !settled(c.CreationTimestamp.Time, now) {
@@ -67,7 +84,7 @@ func (v *View) examineClaims(f *findings, now time.Time) {
 		switch {
 		case v.nodesByName[c.Spec.NodeName] == nil:
 			f.add(object, "NodeGone", "its node %s does not exist: the controller deletes such claims, so look whether it runs, or delete the claim", c.Spec.NodeName)
-		case release.Waits(): // see UnreachableSlots
+		case release.Waits(): // see examineUnreachable
 		case v.resourceClaimGone(c):
 			of := c.Spec.ResourceClaim
 			f.add(object, "ResourceClaimGone", "its ResourceClaim %s/%s is gone, and node %s has not released it: "+
@@ -179,7 +196,9 @@ func (v *View) examineConfigurations(f *findings) {
 	for i := range v.objects.Configurations {
 		c := &v.objects.Configurations[i]
 		object := "configuration/" + c.Namespace + "/" + c.Name
-		*f = append(*f, v.configurationProblems(c)...)
+		for _, p := range v.reasonedProblems(c) {
+			f.add(object, "ConfigurationProblem", "%s", configurationProblem(c, p))
+		}
 		if c.DeletionTimestamp != nil && len(c.Finalizers) > 0 {
 			f.add(object, "Finalizers", "it is being deleted, and finalizers keep it: %v; nobody of Kubeslot sets any: remove them", c.Finalizers)
 		}
@@ -198,16 +217,28 @@ func (v *View) examineInstances(f *findings, now time.Time) {
 		if deleted[in.Spec.ConfigurationName] {
 			continue // see examineDeleted
 		}
+		v.examineInstance(f, in)
 		object := "instance/" + in.Namespace + "/" + name
-		*f = append(*f, InstanceProblems(in.Namespace, in.Name, in.Status.Problems)...)
-		for _, node := range v.lost(in) {
-			f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does not answer: look at the handler's pod or log there", node)
-		}
 		if v.configurations[in.Spec.ConfigurationName] == nil {
 			f.add(object, "NoConfiguration", "its Configuration %s does not exist: it is left over, delete it", in.Spec.ConfigurationName)
 		} else if late := v.mirrorLate(in, now); late != "" {
 			f.add(object, "MirrorLate", "%s: the controller has not written it, look whether it runs", late)
 		}
+	}
+}
+
+// examineInstance finds what the Instance says itself. That no node sees the device is one problem:
+// what comes of it for claims is not said besides.
+func (v *View) examineInstance(f *findings, in *akriv0.Instance) {
+	object, problems := "instance/"+in.Namespace+"/"+in.Name, in.Status.Problems
+	if at := slices.IndexFunc(problems, deviceAway); at >= 0 {
+		problems = problems[at : at+1]
+	}
+	for _, p := range problems {
+		f.add(object, "InstanceProblem", "%s", instanceProblem(in, p))
+	}
+	for _, node := range v.lost(in) {
+		f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does not answer: look at the handler's pod or log there", node)
 	}
 }
 

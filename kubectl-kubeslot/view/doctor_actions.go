@@ -1,9 +1,7 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,24 +39,6 @@ var configurationActions = map[string]string{
 	"UnknownHandler":          "",
 }
 
-// ConfigurationProblems are the problems of Configurations as Examine says them, by object.
-func (v *View) ConfigurationProblems() []Finding {
-	var f findings
-	for i := range v.objects.Configurations {
-		f = append(f, v.configurationProblems(&v.objects.Configurations[i])...)
-	}
-	slices.SortStableFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
-	return f
-}
-
-func (v *View) configurationProblems(c *akriv0.Configuration) findings {
-	var f findings
-	for _, p := range v.reasonedProblems(c) {
-		f.add("configuration/"+c.Namespace+"/"+c.Name, "ConfigurationProblem", "%s", configurationProblem(c, p))
-	}
-	return f
-}
-
 // configurationProblem is a problem of the Configuration with what to do about it.
 func configurationProblem(c *akriv0.Configuration, p reasonedProblem) string {
 	action, known := configurationActions[p.reason]
@@ -71,31 +51,19 @@ func configurationProblem(c *akriv0.Configuration, p reasonedProblem) string {
 	return withAction(p.text, action)
 }
 
-// InstanceProblems are those that an Instance's status has, as Examine says them. That no node sees the
-// device is one: what comes of it for claims is not said besides.
-func InstanceProblems(namespace, name string, problems []string) []Finding {
-	if at := slices.IndexFunc(problems, deviceAway); at >= 0 {
-		problems = problems[at : at+1]
-	}
-	var all []Finding
-	for _, p := range problems {
-		all = append(all, instanceProblem(namespace, name, p))
-	}
-	return all
-}
-
-func instanceProblem(namespace, name, problem string) Finding {
-	action := fmt.Sprintf("See kubectl describe instance -n %s %s", namespace, name)
+// instanceProblem is a problem of the Instance with what to do about it.
+func instanceProblem(in *akriv0.Instance, problem string) string {
+	action := fmt.Sprintf("See kubectl describe instance -n %s %s", in.Namespace, in.Name)
 	switch {
 	case deviceAway(problem):
 		action = fmt.Sprintf("Bring the device back, or end the pods that have its slots: "+
-			"kubectl kubeslot slots -n %s %s", namespace, name)
+			"kubectl kubeslot slots -n %s %s", in.Namespace, in.Name)
 	case strings.HasPrefix(problem, "the claim of slot "):
 		action = "The controller deletes such claims unless a pod has the slot: delete that pod, else look whether the controller runs"
 	case !strings.HasPrefix(problem, "there are more problems"):
 		action += ", and look at the discovery handler of the node that reports it"
 	}
-	return Finding{Object: "instance/" + namespace + "/" + name, Reason: "InstanceProblem", Problem: withAction(problem, action)}
+	return withAction(problem, action)
 }
 
 // deviceAway reports whether an Instance's problem is that it is there for the pods alone that have its

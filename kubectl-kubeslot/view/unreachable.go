@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,9 +26,7 @@ func (v *View) releaseOf(c *v1alpha1.SlotClaim) v1alpha1.ReleaseFacts {
 		f.PodRuns = !v.seesResourceClaimOf(c) || len(v.usersOf(c)) > 0
 		return f
 	}
-	if !f.PodRuns {
-		f.PodRuns = pod != nil && !ended(pod) && pod.Spec.NodeName == c.Spec.NodeName
-	}
+	f.PodRuns = f.PodRuns || c.PodRuns(pod)
 	return f
 }
 
@@ -41,10 +38,9 @@ func (v *View) podOfClaim(c *v1alpha1.SlotClaim) *corev1.Pod {
 	return v.pods[string(c.Spec.Pod.UID)]
 }
 
-// UnreachableSlots are the slots that wait for nodes that are not Ready, as Examine says them: of
-// pods that cannot go, pod by pod.
-func (v *View) UnreachableSlots(now time.Time) []Finding {
-	var f findings
+// examineUnreachable finds slots that wait for nodes that are not Ready: of pods that cannot go, pod
+// by pod.
+func (v *View) examineUnreachable(f *findings, now time.Time) {
 	for name, c := range v.claims {
 		if release := v.releaseOf(c); release.Waits() && !(release.PodRuns && release.PodGoing) && settled(c.CreationTimestamp.Time, now) {
 			f.add("slotclaim/"+name, nodeUnreachable, "%s", v.unreachableText(release))
@@ -52,11 +48,9 @@ func (v *View) UnreachableSlots(now time.Time) []Finding {
 	}
 	for i := range v.objects.Pods {
 		if pod := &v.objects.Pods[i]; !ended(pod) {
-			v.examineStuck(&f, pod, now)
+			v.examineStuck(f, pod, now)
 		}
 	}
-	slices.SortFunc(f, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
-	return f
 }
 
 // unreachableText says why the slot waits, and the ways out.

@@ -74,15 +74,15 @@ func TestSlotsOfUnreachableNodes(t *testing.T) {
 				tc.change(&o)
 			}
 			v := New(o)
-			got := v.UnreachableSlots(now)
+			got := unreachable(v)
 			if len(tc.want) == 0 {
 				if len(got) != 0 {
-					t.Errorf("UnreachableSlots() = %+v, want none", got)
+					t.Errorf("examineUnreachable() = %+v, want none", got)
 				}
 				return
 			}
 			if len(got) != 1 || got[0].Object != "slotclaim/"+yard+"-0" || got[0].Reason != "NodeUnreachable" {
-				t.Fatalf("UnreachableSlots() = %+v, want NodeUnreachable of the claim", got)
+				t.Fatalf("examineUnreachable() = %+v, want NodeUnreachable of the claim", got)
 			}
 			for _, text := range tc.want {
 				if !strings.Contains(got[0].Problem, text) {
@@ -100,7 +100,7 @@ func TestSlotsOfUnreachableNodes(t *testing.T) {
 					said = append(said, f)
 				}
 			}
-			if diff := cmp.Diff(got, said); diff != "" {
+			if diff := cmp.Diff([]Finding(got), said); diff != "" {
 				t.Errorf("doctor says of the claim (-want +got):\n%s", diff)
 			}
 			if s := v.Slots(); !s[2].Unreachable || s[2].Name != yard+"-0" || s[3].Unreachable {
@@ -108,6 +108,11 @@ func TestSlotsOfUnreachableNodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func unreachable(v *View) (f findings) {
+	v.examineUnreachable(&f, now)
+	return f
 }
 
 // A pod that is being deleted on a node that is not Ready cannot go, and keeps its slots.
@@ -142,7 +147,7 @@ func TestPodsThatCannotGo(t *testing.T) {
 			if s, want := v.Slots(), tc.since > 0 && !tc.ready; s[2].Unreachable != want {
 				t.Errorf("the slot says that it waits: %v, want %v", s[2].Unreachable, want)
 			}
-			if on := v.UnreachableSlots(now); (len(on) == 1) != tc.want {
+			if on := unreachable(v); (len(on) == 1) != tc.want {
 				t.Errorf("the page says %+v", on)
 			}
 			for _, f := range v.Examine(now) {

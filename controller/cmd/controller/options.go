@@ -10,10 +10,6 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/cli/globalflag"
-	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version/verflag"
 
 	"github.com/kubeslot/kubeslot/controller/validation"
 )
@@ -41,12 +37,6 @@ type options struct {
 	webhookAddress  string
 	webhookDuration time.Duration
 	checkedHandlers []string
-
-	logging *logsapi.LoggingConfiguration
-}
-
-func newOptions() *options {
-	return &options{logging: logsapi.NewLoggingConfiguration()}
 }
 
 // flags returns the flags in the groups that --help shows.
@@ -107,9 +97,6 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"Where to serve /metrics: on the loopback over HTTP and to whoever can connect, elsewhere over HTTPS and to those whom the API server allows to get it. \"0\" serves nothing.")
 	operations.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:10361",
 		"Where to serve /healthz and /readyz. \"0\" serves nothing.")
-	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
-	verflag.AddFlags(groups.FlagSet("global"))
-	globalflag.AddGlobalFlags(groups.FlagSet("global"), "controller", logs.SkipLoggingConfigurationFlags())
 	return groups
 }
 

@@ -39,7 +39,7 @@ func TestFlags(t *testing.T) {
 		"no port for probes":  {[]string{"--health-probe-bind-address=1"}, "--health-probe-bind-address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOptions()
+			o := &options{}
 			groups := o.flags()
 			for _, set := range groups.FlagSets {
 				set.ParseErrorsAllowlist.UnknownFlags = true
@@ -53,7 +53,7 @@ func TestFlags(t *testing.T) {
 			}
 		})
 	}
-	o := newOptions()
+	o := &options{}
 	o.flags()
 	if !o.leaderElect || o.leaseNamespace != "kube-system" || o.claimGrace != 5*time.Second || o.qps != -1 {
 		t.Errorf("defaults %+v", o)

@@ -147,7 +147,7 @@ func setup(
 	})
 	viewed := instances.New(writer, inv, clock.RealClock{}, w.Look(watch.Instances), w.Look(watch.Configurations))
 	forServices := services.Config{Client: writer, Made: made, Live: mgr.GetAPIReader(), Inventory: inv,
-		Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
+		Instances: viewed.Sum, Brokers: broker, Recorder: recorder, Clock: clock.RealClock{}}
 	publisher, classes, err := newDRA(mgr, w, inv, writer, kube, server)
 	if err != nil {
 		return err
@@ -190,7 +190,8 @@ func setup(
 		}
 	}
 	for _, c := range []prometheus.Collector{
-		configurations.Counts{Inventory: inv}, brokers.PodCount{Made: made}, statuses, viewed, broker,
+		configurations.Counts(inv), brokers.PodCount(made), statuses.Invalid(),
+		viewed.Withheld(), broker.Withheld(),
 	} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -102,7 +103,7 @@ func (u *uninstall) runningPods(ctx context.Context) (names []string, err error)
 	}
 	ready := map[string]bool{}
 	for i := range nodes.Items {
-		ready[nodes.Items[i].Name] = isReady(&nodes.Items[i])
+		ready[nodes.Items[i].Name] = v1alpha1.Ready(&nodes.Items[i])
 	}
 	ours := labels.Set{"app.kubernetes.io/part-of": "kubeslot", "app.kubernetes.io/instance": u.Release}.String()
 	pods, err := u.Kube.CoreV1().Pods(u.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
@@ -117,12 +118,6 @@ func (u *uninstall) runningPods(ctx context.Context) (names []string, err error)
 		}
 	}
 	return names, nil
-}
-
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // prepared names the ResourceClaims that kubelets have prepared by kubecri: they cannot be unprepared without it, and
@@ -170,16 +165,10 @@ func (u *uninstall) nodes(ctx context.Context) error {
 		return err
 	}
 	errs := make([]error, len(selected))
-	free := make(chan struct{}, u.Parallel)
-	var done sync.WaitGroup
-	for i := range selected {
-		free <- struct{}{}
-		done.Go(func() {
-			defer func() { <-free }()
-			errs[i] = u.node(ctx, &selected[i])
-		})
-	}
-	done.Wait()
+	// Also when ctx ends: what the API server has of each node goes in any case.
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), u.Parallel, len(selected), func(i int) {
+		errs[i] = u.node(ctx, &selected[i])
+	})
 	return errors.Join(errs...)
 }
 
@@ -201,7 +190,7 @@ func (u *uninstall) selected(nodes []corev1.Node) ([]corev1.Node, error) {
 
 func (u *uninstall) node(ctx context.Context, n *corev1.Node) error {
 	err := errors.New("the node is not ready")
-	if isReady(n) {
+	if v1alpha1.Ready(n) {
 		err = u.runPod(ctx, n.Name)
 	}
 	if err != nil {

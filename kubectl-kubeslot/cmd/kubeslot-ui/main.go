@@ -11,25 +11,18 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
-	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register"
-	"k8s.io/component-base/term"
-	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/ui"
 	"github.com/kubeslot/kubeslot/serve"
-	"github.com/kubeslot/kubeslot/version"
+	"github.com/kubeslot/kubeslot/serve/daemon"
 )
 
 const (
@@ -52,30 +45,8 @@ func newCommand() *cobra.Command {
 users who show a token of the API server: each sees what their own permissions allow.
 It has no permissions of its own, and only reads. For one user, on their own machine,
 there is kubectl kubeslot ui.`,
-		Args:         cobra.NoArgs,
-		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			version.PrintAndExitIfRequested(cmd.Flags())
-			verflag.PrintAndExitIfRequested()
-			if err := o.validate(); err != nil {
-				return err
-			}
-			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
-				return err
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-			context.AfterFunc(ctx, stop) // a second signal ends the process at once
-			return run(ctx, o)
-		},
 	}
-	groups := o.flags()
-	for _, group := range groups.FlagSets {
-		cmd.Flags().AddFlagSet(group)
-	}
-	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
-	cmd.CompletionOptions.DisableDefaultCmd = true
-	return cmd
+	return daemon.Command(cmd, o.flags(), o.validate, func(ctx context.Context) error { return run(ctx, o) })
 }
 
 // run serves until ctx is done.

@@ -7,10 +7,6 @@ import (
 	"os"
 
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/cli/globalflag"
-	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version/verflag"
 
 	"github.com/kubeslot/kubeslot/kubectl-kubeslot/ui"
 )
@@ -22,13 +18,10 @@ type options struct {
 	address           string
 	certFile, keyFile string
 	page              ui.Options
-
-	logging *logsapi.LoggingConfiguration
 }
 
 // flags returns the flags in the groups that --help shows.
 func (o *options) flags() cliflag.NamedFlagSets {
-	o.logging = logsapi.NewLoggingConfiguration()
 	var groups cliflag.NamedFlagSets
 	page := groups.FlagSet("page")
 	page.StringVar(&o.kubeconfig, "kubeconfig", "",
@@ -43,9 +36,6 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"How many sessions there may be at once, of all users.")
 	page.StringVar(&o.page.TokenHeader, "proxy-token-header", "",
 		"Header in which a proxy sends users' tokens, such as Authorization. With it users cannot log in otherwise.")
-	logsapi.AddFlags(o.logging, groups.FlagSet("logging"))
-	verflag.AddFlags(groups.FlagSet("global"))
-	globalflag.AddGlobalFlags(groups.FlagSet("global"), name, logs.SkipLoggingConfigurationFlags())
 	return groups
 }
 

@@ -83,6 +83,13 @@ func (f ReleaseFacts) replaced() bool {
 	return owner != "" && owner != f.Node.UID
 }
 
+// PodRuns reports whether the pod, the claim's, may have containers on the claim's node; nil is
+// none.
+func (c *SlotClaim) PodRuns(pod *corev1.Pod) bool {
+	return pod != nil && pod.Spec.NodeName == c.Spec.NodeName &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
 // OutOfService reports whether somebody has said that the node does not run.
 func OutOfService(node *corev1.Node) bool {
 	for _, t := range node.Spec.Taints {

@@ -41,16 +41,18 @@ func run(ctx context.Context, out, ldflags, only string, release krew.Release) e
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	work, err := os.MkdirTemp("", "kubeslot-krew-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	build := gobuild.Program{Root: ".", Package: krew.Package, Version: release.Version, LDFlags: ldflags}
 	sums := ""
 	for _, p := range krew.Platforms {
 		if only != "" && only != p.OS+"/"+p.Arch {
 			continue
 		}
-		executable, err := build(ctx, p, ldflags, release.Version)
-		if err != nil {
-			return err
-		}
-		archive, err := krew.Pack(p, executable, license)
+		_, archive, err := krew.Build(ctx, p, build, work, license)
 		if err != nil {
 			return err
 		}
@@ -75,19 +77,4 @@ func run(ctx context.Context, out, ldflags, only string, release krew.Release) e
 		return err
 	}
 	return os.WriteFile(filepath.Join(out, krew.Name+".yaml"), manifest, 0o644)
-}
-
-// build returns the executable for the platform.
-func build(ctx context.Context, p krew.Platform, ldflags, version string) ([]byte, error) {
-	folder, err := os.MkdirTemp("", "kubeslot-krew-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, p.Program())
-	program := gobuild.Program{Root: ".", Package: krew.Package, OS: p.OS, Architecture: p.Arch, Version: version, LDFlags: ldflags}
-	if err := program.Build(ctx, path); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
 }
