@@ -38,9 +38,11 @@ func FindKubelet(node string) *Kubelet {
 		return &Kubelet{}
 	}
 	k := &Kubelet{PID: p.PID}
-	if k.Endpoint, k.From, k.Err = p.Args.Endpoint(p.Root()); k.Err != nil {
+	configuration, err := p.Args.Configuration(p.Root())
+	if k.Err = err; err != nil {
 		return k
 	}
+	k.Endpoint, k.From = configuration.Endpoint()
 	if k.Changed, k.Err = p.Changed(); k.Err != nil {
 		return k
 	}

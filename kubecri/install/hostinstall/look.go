@@ -104,7 +104,7 @@ func (h *Host) lookAtKubelet(ctx context.Context) error {
 		k.Args = p.Args
 	}
 	k.CommandLine = u.files
-	if k.Config, err = kubeletargs.ConfigFiles(k.Args.Config, k.Args.ConfigDir); err != nil {
+	if k.Config, err = k.Args.Files(""); err != nil {
 		return err
 	}
 	if _, err := os.Stat(kubeletargs.InstanceConfig); err == nil {
