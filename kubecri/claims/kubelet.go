@@ -86,7 +86,7 @@ func (c *Claims) Listed() <-chan struct{} { return c.known }
 
 // Refresh asks what is in use, and brings all claims up to date before it returns.
 func (c *Claims) Refresh(ctx context.Context) error {
-	if _, err := c.resync(ctx); err != nil || !c.isSynced() {
+	if err := c.Relist(ctx); err != nil || !c.isSynced() {
 		return err
 	}
 	names := c.names()
@@ -94,6 +94,12 @@ func (c *Claims) Refresh(ctx context.Context) error {
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), workers, len(names),
 		func(i int) { errs[i] = c.reconcile(ctx, names[i]) })
 	return errors.Join(errs...)
+}
+
+// Relist asks what is in use.
+func (c *Claims) Relist(ctx context.Context) error {
+	_, err := c.resync(ctx)
+	return err
 }
 
 // Hold claims a slot for an id of the kubelet's. wrote says that the id did not have it before, and
