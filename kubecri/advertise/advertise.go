@@ -9,7 +9,6 @@ package advertise
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -102,11 +101,7 @@ func New(config Config) (*Advertiser, error) {
 		config.Clock = clock.RealClock{}
 	}
 	a := &Advertiser{config: config, lowerAfter: lowerAfter}
-	synced, err := a.watch()
-	if err != nil {
-		return nil, fmt.Errorf("advertiser: %w", err)
-	}
-	config.Node.Add("resources", a.plan, synced...)
+	config.Node.Add("resources", a.plan, a.watch()...)
 	if config.Labels != nil {
 		config.Node.Add("labels", a.planLabels) // a part of its own: a label that is refused keeps no resource back
 	}
@@ -115,20 +110,16 @@ func New(config Config) (*Advertiser, error) {
 
 // plan is a nodewriter.Plan: it compares the node with what it has.
 func (a *Advertiser) plan(ctx context.Context, node *corev1.Node) (nodewriter.Patch, time.Duration, error) {
-	pods, err := a.config.Pods.Lister().List(labels.Everything())
-	if err != nil {
-		return nodewriter.Patch{}, 0, fmt.Errorf("list the pods of node %s: %w", node.Name, err)
-	}
-	slots, byAge, err := a.slots(node)
-	if err != nil {
-		return nodewriter.Patch{}, 0, err
-	}
+	pods, _ := a.config.Pods.Lister().List(labels.Everything()) // from memory, as all of these
+	configurations, _ := a.config.Configurations.Lister().List(labels.Everything())
+	reported, _ := a.config.Slices.Lister().List(labels.Everything())
+	slots := countSlots(configurations, reported, node, a.config.Reached)
 	info, settled := types.NewNodeInfoWithName(node.Name), true
 	if a.config.Devices != nil {
 		info, settled = a.config.Devices()
 	}
-	p := plan(view{node: node, devices: info, settled: settled, slots: slots, byAge: byAge, pods: pods,
-		decreases: a.decreases, now: a.config.Clock.Now(), lowerAfter: a.lowerAfter})
+	p := plan(view{node: node, devices: info, settled: settled, slots: slots, byAge: namesByAge(configurations),
+		pods: pods, decreases: a.decreases, now: a.config.Clock.Now(), lowerAfter: a.lowerAfter})
 	a.decreases = p.decreases
 	a.logChanges(ctx, p.kept, p.foreign)
 	a.sayWithheld(ctx, node, p.withheld)

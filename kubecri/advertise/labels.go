@@ -31,9 +31,8 @@ func (a *Advertiser) planLabels(ctx context.Context, node *corev1.Node) (nodewri
 // labelPatch returns what gives the Node the labels, and those that it has from somebody else, sorted.
 // Labels of kubecri's that are not wanted any more go, unless others may want them yet. Pure.
 func labelPatch(node *corev1.Node, want map[string]string, settled bool) (p nodewriter.Patch, foreign []string) {
-	was := node.Annotations[v1alpha1.PluginLabelsAnnotation]
 	ours := map[string]bool{}
-	for key := range strings.SplitSeq(was, ",") {
+	for key := range strings.SplitSeq(node.Annotations[v1alpha1.PluginLabelsAnnotation], ",") {
 		ours[key] = true
 	}
 	labels, list := map[string]*string{}, map[string]bool{}
@@ -59,11 +58,7 @@ func labelPatch(node *corev1.Node, want map[string]string, settled bool) (p node
 		}
 	}
 	p.Metadata.Labels = labels
-	if listed := strings.Join(slices.Sorted(maps.Keys(list)), ","); listed != was {
-		p.Metadata.Annotations = map[string]*string{v1alpha1.PluginLabelsAnnotation: &listed}
-		if listed == "" {
-			p.Metadata.Annotations[v1alpha1.PluginLabelsAnnotation] = nil
-		}
-	}
+	p.Metadata.Annotations = nodewriter.Say(node.Annotations, map[string]string{
+		v1alpha1.PluginLabelsAnnotation: strings.Join(slices.Sorted(maps.Keys(list)), ",")})
 	return p, foreign
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types"
 	"github.com/kubeslot/kubeslot/types/assignment"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -31,20 +32,15 @@ func listed(node *corev1.Node) owned {
 	return o
 }
 
-// list returns the value of v1alpha1.PluginResourcesAnnotation for what is to be in node.status;
-// nil when there is nothing to list.
-func list(capacity types.ResourceList) *string {
+// list returns the value of v1alpha1.PluginResourcesAnnotation for what is to be in node.status.
+func list(capacity types.ResourceList) string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(capacity)) {
 		if !isSlots(corev1.ResourceName(name)) {
 			names = append(names, string(name))
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	text := strings.Join(names, ",")
-	return &text
+	return strings.Join(names, ",")
 }
 
 // amounts are what the device plugins want in node.status. Capacity and
@@ -119,15 +115,8 @@ func annotate(node *corev1.Node, info *types.NodeInfo, capacity types.ResourceLi
 		return nil, fmt.Errorf("what the device plugins of node %s say would take %d bytes in its annotation %s, of %d that are allowed: have the plugins name fewer resources",
 			node.Name, len(text), assignment.Annotation, MaxDeviceInfo)
 	}
-	change := map[string]*string{}
-	if node.Annotations[assignment.Annotation] != text {
-		change[assignment.Annotation] = &text
-	}
-	resources := list(capacity)
-	has, annotated := node.Annotations[v1alpha1.PluginResourcesAnnotation]
-	if annotated != (resources != nil) || annotated && has != *resources {
-		change[v1alpha1.PluginResourcesAnnotation] = resources
-	}
+	change := nodewriter.Say(node.Annotations, map[string]string{
+		assignment.Annotation: text, v1alpha1.PluginResourcesAnnotation: list(capacity)})
 	size := 0
 	for key, value := range node.Annotations {
 		if _, replaced := change[key]; !replaced {

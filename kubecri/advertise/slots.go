@@ -1,10 +1,7 @@
 package advertise
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubeslot/kubeslot/kubecri/agent/deviceslices"
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -12,22 +9,9 @@ import (
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
 )
 
-// slots counts the slots that the node reaches, by Configuration: what its
+// countSlots counts the slots that the node reaches, by Configuration: what its
 // DeviceSlices list, and so what the scheduler knows. Configurations that own their
-// names have an entry, also with none, as those have whose devices DRA gives. byAge are the Configurations'
-// names, the oldest first.
-func (a *Advertiser) slots(node *corev1.Node) (slots map[string]int64, byAge []string, err error) {
-	configurations, err := a.config.Configurations.Lister().List(labels.Everything())
-	if err != nil {
-		return nil, nil, fmt.Errorf("list Configurations: %w", err)
-	}
-	reported, err := a.config.Slices.Lister().List(labels.Everything())
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the DeviceSlices of node %s: %w", node.Name, err)
-	}
-	return countSlots(configurations, reported, node, a.config.Reached), namesByAge(configurations), nil
-}
-
+// names have an entry, also with none, as those have whose devices DRA gives.
 func countSlots(configurations []*v0.Configuration, reported []*v1alpha1.DeviceSlice, node *corev1.Node, reached Reached) map[string]int64 {
 	oldest := v0.OldestOf(configurations)
 	devices := map[string]bool{} // Instances that have been counted

@@ -153,9 +153,7 @@ func New(config Config) (*Agent, error) {
 	a.notices = newNotices(a.timed.Send)
 	a.writer = deviceslices.New(deviceslices.Config{NodeName: config.NodeName, Client: config.Client,
 		Slices: config.Slices, Wrote: config.SliceWritten, Node: a.node, State: a.state, Held: a.changesHeld})
-	if err := a.watch(); err != nil {
-		return nil, fmt.Errorf("agent: %w", err)
-	}
+	a.watch()
 	return a, nil
 }
 
@@ -201,14 +199,12 @@ func (a *Agent) registered() time.Time {
 	return a.began.Add(reports.Registering)
 }
 
-// sleep waits for d, or until ctx ends or one of the channels, of which there are two at
-// most, is closed or says something.
+// sleep waits for d, or until ctx ends or the channel, if there is one, is closed or says something.
 func sleep(ctx context.Context, d time.Duration, news ...<-chan struct{}) {
-	news = append(news, nil, nil)
+	news = append(news, nil)
 	select {
 	case <-time.After(d):
 	case <-news[0]:
-	case <-news[1]:
 	case <-ctx.Done():
 	}
 }

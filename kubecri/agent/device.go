@@ -53,15 +53,14 @@ func (a *Agent) Devices() (map[string]discovery.Device, <-chan struct{}) {
 	oldest := a.oldest()
 	all := map[string]discovery.Device{}
 	for name, s := range a.sessions {
+		hashes := slices.Collect(maps.Keys(s.standing.Devices))
 		if s.reach != nil {
-			for _, hash := range s.reach.all() {
-				if device, ok := s.reach.device(hash); ok {
-					all[slot.InstanceName(name, hash)] = configured(device, s.configuration)
-				}
-			}
+			hashes = append(hashes, s.reach.all()...)
 		}
-		for hash, f := range s.standing.Devices {
-			all[slot.InstanceName(name, hash)] = configured(f.Device, s.configuration)
+		for _, hash := range hashes {
+			if device, ok := s.device(hash); ok {
+				all[slot.InstanceName(name, hash)] = device
+			}
 		}
 	}
 	maps.DeleteFunc(all, func(instance string, _ discovery.Device) bool { return oldest.InForce(instance) != nil })

@@ -30,12 +30,13 @@ const (
 	reasonLost           = "DevicesLost"
 )
 
-// discover keeps all sources of the Configuration's handler running until ctx ends.
+// discover keeps all sources of the Configuration's handler running until ctx ends, once the values of
+// discoveryProperties are known. With other values they start anew.
 func (a *Agent) discover(ctx context.Context, s *session, c *v0.Configuration) {
-	inputs := &inputs{changed: make(chan struct{})}
+	news := make(chan map[string][]byte)
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	workers.Go(func() { a.followProperties(ctx, s, c, inputs) })
+	workers.Go(func() { a.followProperties(ctx, s, c, news) })
 
 	type worker struct {
 		source *discovery.Source
@@ -43,37 +44,53 @@ func (a *Agent) discover(ctx context.Context, s *session, c *v0.Configuration) {
 		done   chan struct{}
 	}
 	running := map[string]*worker{} // by the source's ID
-	for ctx.Err() == nil {
+	var values map[string][]byte    // nil until they are known; never changed
+	settled := time.Duration(0)     // how long a source must work until its problem is over
+	for anew := false; ctx.Err() == nil; {
 		sources, changed := a.config.Registry.Sources(c.Spec.DiscoveryHandler.Name)
 		there := map[string]*discovery.Source{}
 		for _, source := range sources {
 			there[source.ID] = source
 		}
 		for id, w := range running {
-			if there[id] == w.source {
+			stays := there[id] == w.source
+			if stays && !anew {
 				continue
 			}
 			w.stop()
 			<-w.done // so that it does not report after its successor
 			delete(running, id)
-			a.update(ctx, s, func(r *reports.Reports, now time.Time) { r.Remove(id, now) })
-			a.forgetProblem(ctx, s, id, 0)
+			if !stays {
+				a.update(ctx, s, func(r *reports.Reports, now time.Time) { r.Remove(id, now) })
+				a.forgetProblem(ctx, s, id, 0)
+			}
 		}
 		for id, source := range there {
 			if running[id] != nil {
 				continue
 			}
 			a.update(ctx, s, func(r *reports.Reports, _ time.Time) { r.Join(id, source.BuiltIn) })
+			if values == nil {
+				continue
+			}
+			with, pause := values, settled
 			working, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("source", id)))
 			w := &worker{source, stop, make(chan struct{})}
 			running[id] = w
 			workers.Go(func() {
 				defer close(w.done)
 				defer stop()
-				a.runSource(working, s, c, source, inputs)
+				a.runSource(working, s, c, source, with, pause)
 			})
 		}
-		a.awaitChange(ctx, s, c, len(sources), changed)
+		others := a.awaitChange(ctx, s, c, len(sources), changed, news)
+		if anew = others != nil; anew {
+			if values != nil {
+				klog.FromContext(ctx).Info("Discovery starts anew, since discoveryProperties have changed")
+				settled = restarts.Duration // until then it is the same problem
+			}
+			values = others
+		}
 	}
 }
 
@@ -83,22 +100,23 @@ func (a *Agent) awaitSource(ctx context.Context, s *session, c *v0.Configuration
 	for ctx.Err() == nil {
 		sources, changed := a.config.Registry.Sources(c.Spec.DiscoveryHandler.Name)
 		if len(sources) > 0 {
-			a.forgetUnknown(s)
+			a.forgetProblems(s, unknownHandler)
 			return true
 		}
-		a.awaitChange(ctx, s, c, 0, changed)
+		a.awaitChange(ctx, s, c, 0, changed, nil)
 	}
 	return false
 }
 
-// awaitChange waits until the handler has other sources. That there are none is reported,
-// when endpoints that a former life of the agent knew have had the time to register.
-func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration, sources int, changed <-chan struct{}) {
+// awaitChange waits until the handler has other sources, or there are other values, which it returns. That there are
+// no sources is reported, when endpoints that a former life of the agent knew have had the time to register.
+func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration, sources int, changed <-chan struct{},
+	news <-chan map[string][]byte) (values map[string][]byte) {
 	if sources > 0 {
-		a.forgetUnknown(s)
+		a.forgetProblems(s, unknownHandler)
 	} else {
 		if sleep(ctx, time.Until(a.registered()), changed); ctx.Err() != nil || isClosed(changed) {
-			return
+			return nil
 		}
 		others, meant := "", ""
 		if names := a.config.Registry.Names(); len(names) > 0 {
@@ -117,53 +135,26 @@ func (a *Agent) awaitChange(ctx context.Context, s *session, c *v0.Configuration
 				"The handler of a Configuration cannot be changed: to name another, delete the Configuration and apply it again under the same name", c.Spec.DiscoveryHandler.Name, where, others, meant))
 	}
 	select {
+	case values = <-news:
 	case <-changed:
 	case <-ctx.Done():
 	}
+	return values
 }
 
-func (a *Agent) forgetUnknown(s *session) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s.problems[""].Reason == reasonUnknownHandler {
-		delete(s.problems, "")
-		a.writer.Wake()
-	}
-}
-
-// inputs are the values of discoveryProperties as last read. Safe for concurrent use.
-type inputs struct {
-	mu      sync.Mutex
-	known   bool
-	values  map[string][]byte // never changed
-	changed chan struct{}     // closed and replaced with the values
-}
-
-func (i *inputs) set(values map[string][]byte) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.known, i.values = true, values
-	close(i.changed)
-	i.changed = make(chan struct{})
-}
-
-// get returns the values, whether they are known, and what is closed when there are others.
-func (i *inputs) get() (values map[string][]byte, known bool, changed <-chan struct{}) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.values, i.known, i.changed
-}
-
-// followProperties keeps the inputs up to date until ctx ends. When they cannot be read
+// followProperties sends the values of discoveryProperties until ctx ends. When they cannot be read
 // any more the last ones stay.
-func (a *Agent) followProperties(ctx context.Context, s *session, c *v0.Configuration, in *inputs) {
+func (a *Agent) followProperties(ctx context.Context, s *session, c *v0.Configuration, news chan<- map[string][]byte) {
 	a.properties.Follow(ctx, c.Namespace, c.Spec.DiscoveryHandler.DiscoveryProperties, func(values map[string][]byte, err error) {
 		if err != nil {
 			a.recordProblem(ctx, s, propertiesProblem, reasonProperties, err)
 			return
 		}
 		a.forgetProblem(ctx, s, propertiesProblem, 0)
-		in.set(values)
+		select {
+		case news <- values:
+		case <-ctx.Done():
+		}
 	})
 }
 
@@ -180,42 +171,23 @@ const (
 	replaced = 5 * time.Second
 )
 
-// runSource keeps one source running until ctx ends.
-func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source, in *inputs) {
-	// A registration ends the waiting for the next attempt. It does not shorten pause, which is how
-	// long the source must work until its problem is over.
-	restart, settle, pause := restarts, restarts, time.Duration(0)
+// runSource keeps one source running until ctx ends. pause is how long it must work until its problem is over.
+func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, source *discovery.Source,
+	values map[string][]byte, pause time.Duration) {
+	// A registration ends the waiting for the next attempt. It does not shorten pause.
+	restart, settle := restarts, restarts
 	registered := false   // again, before the last run
 	var failing time.Time // since when each run has ended soon; zero while it works
 	for ctx.Err() == nil {
-		values, known, changed := in.get()
-		if !known {
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-			continue
-		}
 		renewed, started := source.Renewed(), time.Now()
 		running, stop := context.WithCancel(ctx)
 		var watching sync.WaitGroup
 		watching.Go(func() { a.forgetProblem(running, s, source.ID, pause) })
-		watching.Go(func() {
-			select {
-			case <-changed:
-				stop() // and start with the new values
-			case <-running.Done():
-			}
-		})
 		err := a.runHandler(running, s, c, source, values)
 		stop()
 		watching.Wait()
 		if ctx.Err() != nil {
 			return
-		}
-		if isClosed(changed) { // that is why it ended, or does not matter any more
-			klog.FromContext(ctx).Info("Discovery starts anew, since discoveryProperties have changed")
-			continue
 		}
 		now := time.Now()
 		switch lasted := now.Sub(started); {
@@ -231,14 +203,13 @@ func (a *Agent) runSource(ctx context.Context, s *session, c *v0.Configuration, 
 		if errors.Is(err, discovery.ErrInvalid) || errors.Is(err, discovery.ErrSecretsNeedTLS) {
 			select {
 			case <-renewed: // perhaps by another version of it
-			case <-changed:
 			case <-ctx.Done():
 			}
 			pause = max(pause, restarts.Duration) // until then it is the same problem
 			continue
 		}
 		pause = settle.Step()
-		sleep(ctx, restart.Step(), renewed, changed)
+		sleep(ctx, restart.Step(), renewed)
 		if registered = isClosed(renewed); registered {
 			restart = restarts
 		}

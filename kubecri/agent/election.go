@@ -149,7 +149,7 @@ func (e *election) run(ctx context.Context, s *session) {
 				e.discoverWithoutLease(ctx, s)
 				continue
 			}
-			e.forgetProblems(s)
+			e.forgetProblems(s, anyProblem)
 			isNext, again := e.beNext(ctx)
 			if left > 0 {
 				again = min(again, left)
@@ -166,7 +166,7 @@ func (e *election) run(ctx context.Context, s *session) {
 			continue
 		case err == nil:
 			backoff = deviceslices.Retries()
-			e.forgetProblems(s)
+			e.forgetProblems(s, anyProblem)
 			if able := e.hold(ctx, s, held); !able {
 				sleep(ctx, restarts.Cap) // others first
 			}

@@ -65,22 +65,26 @@ func withoutNumbers(text string) string {
 // written each time.
 func (a *Agent) forgetProblem(running context.Context, s *session, source string, after time.Duration) {
 	sleep(running, after)
+	a.forgetProblems(s, func(of string, _ v1alpha1.Problem) bool { return of == source && running.Err() == nil })
+}
+
+// forgetProblems ends those of the problems.
+func (a *Agent) forgetProblems(s *session, those func(source string, p v1alpha1.Problem) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := s.problems[source]; ok && running.Err() == nil {
-		delete(s.problems, source)
+	before := len(s.problems)
+	maps.DeleteFunc(s.problems, those)
+	if len(s.problems) < before {
 		a.writer.Wake()
 	}
 }
 
-// forgetProblems ends all problems.
-func (a *Agent) forgetProblems(s *session) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(s.problems) > 0 {
-		clear(s.problems)
-		a.writer.Wake()
-	}
+// anyProblem is for forgetProblems: all of them.
+func anyProblem(string, v1alpha1.Problem) bool { return true }
+
+// unknownHandler is for forgetProblems: that there is no source.
+func unknownHandler(source string, p v1alpha1.Problem) bool {
+	return source == "" && p.Reason == reasonUnknownHandler
 }
 
 // warn is Request.Warn: each warning is an Event, once.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,7 @@ import (
 
 // watch makes every change of a Configuration queue its name and those that depend on
 // it, and every other one that matters wake the writer.
-func (a *Agent) watch() error {
+func (a *Agent) watch() {
 	queue := func(changed *v0.Configuration, _ bool) {
 		a.configurations.Add(changed.Name)
 		for _, c := range a.allConfigurations() { // named as an Instance of it
@@ -30,25 +29,14 @@ func (a *Agent) watch() error {
 			a.writer.Wake()
 		}
 	}
-	for _, w := range []struct {
-		kind     string
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{"Configurations", a.config.Configurations.Informer(), informers.Each(queue)},
-		{"DeviceSlices", a.config.Slices.Informer(), informers.Each(wakeWriter)},
-		{"Nodes", a.config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
+	a.synced = []cache.InformerSynced{
+		informers.Handle(a.config.Configurations.Informer(), informers.Each(queue)),
+		informers.Handle(a.config.Slices.Informer(), informers.Each(wakeWriter)),
+		informers.Handle(a.config.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { a.nodeChanged() },
 			UpdateFunc: func(old, node any) { a.nodeUpdated(old.(*corev1.Node), node.(*corev1.Node)) },
-		}},
-	} {
-		registration, err := w.informer.AddEventHandler(w.handler)
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", w.kind, err)
-		}
-		a.synced = append(a.synced, registration.HasSynced)
+		}),
 	}
-	return nil
 }
 
 func (a *Agent) nodeUpdated(old, node *corev1.Node) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/util/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -29,11 +28,8 @@ type Support struct {
 	Why string
 }
 
-// crioSince is the first CRI-O with CDI always on.
-var crioSince = version.MustParseGeneric("1.23.2")
-
 // Probe asks the runtime whether CDI is on. CRI has no field for it: containerd
-// tells its configuration in a verbose Status, CRI-O is known by its version, and
+// tells its configuration in a verbose Status, CRI-O has it always on, and
 // of any other it is not known, which counts as off.
 func Probe(ctx context.Context, runtime Runtime) (Support, error) {
 	v, err := runtime.Version(ctx, &runtimeapi.VersionRequest{})
@@ -42,9 +38,7 @@ func Probe(ctx context.Context, runtime Runtime) (Support, error) {
 	}
 	s := Support{Runtime: v.RuntimeName + " " + v.RuntimeVersion, Dirs: defaultDirs}
 	if v.RuntimeName == "cri-o" {
-		parsed, err := version.ParseGeneric(v.RuntimeVersion)
-		s.On = err == nil && parsed.AtLeast(crioSince)
-		s.Why = "CRI-O has it since " + crioSince.String()
+		s.On, s.Why = true, "CRI-O has it always on"
 		return s, nil
 	}
 	status, err := runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})

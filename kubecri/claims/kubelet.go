@@ -87,10 +87,16 @@ func (c *Claims) Listed() <-chan struct{} { return c.known }
 
 // Refresh asks what is in use, and brings all claims up to date before it returns.
 func (c *Claims) Refresh(ctx context.Context) error {
-	if _, err := c.resync(ctx); err != nil || !c.isSynced() {
+	if err := c.Relist(ctx); err != nil || !c.isSynced() {
 		return err
 	}
 	return c.reconcileAll(ctx, c.names())
+}
+
+// Relist asks what is in use.
+func (c *Claims) Relist(ctx context.Context) error {
+	_, err := c.resync(ctx)
+	return err
 }
 
 // Hold claims a slot for an id of the kubelet's. wrote says that the id did not have it before, and

@@ -204,45 +204,41 @@ func advised(err error) error {
 // listContainers lists those that the filter takes; nil takes all.
 func listContainers(ctx context.Context, r Runtime, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	response, err := r.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
-	if !tooLarge(err) {
-		return response.GetContainers(), err
+	stream := func() (grpc.ServerStreamingClient[runtimeapi.StreamContainersResponse], error) {
+		return r.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{Filter: filter})
 	}
-	stream, streamErr := r.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{Filter: filter})
-	all, streamErr := collect(stream, streamErr, (*runtimeapi.StreamContainersResponse).GetContainers)
-	if status.Code(streamErr) == codes.Unimplemented {
-		return nil, err
-	}
-	return all, streamErr
+	return orStream(response.GetContainers(), err, stream, (*runtimeapi.StreamContainersResponse).GetContainers)
 }
 
 // listSandboxes lists those that the filter takes; nil takes all.
 func listSandboxes(ctx context.Context, r Runtime, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	response, err := r.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
-	if !tooLarge(err) {
-		return response.GetItems(), err
+	stream := func() (grpc.ServerStreamingClient[runtimeapi.StreamPodSandboxesResponse], error) {
+		return r.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{Filter: filter})
 	}
-	stream, streamErr := r.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{Filter: filter})
-	all, streamErr := collect(stream, streamErr, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
-	if status.Code(streamErr) == codes.Unimplemented {
-		return nil, err
-	}
-	return all, streamErr
+	return orStream(response.GetItems(), err, stream, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
 }
 
-// collect reads a stream to its end. One that breaks off is an error, for half a list is
-// none.
-func collect[Response, Item any](stream grpc.ServerStreamingClient[Response], err error, items func(*Response) []*Item) ([]*Item, error) {
-	if err != nil {
-		return nil, err
+// orStream returns an answer, or if that was too large, what a stream has. A stream that breaks off is an error, for
+// half a list is none.
+func orStream[Response, Item any](answer []*Item, err error, open func() (grpc.ServerStreamingClient[Response], error),
+	items func(*Response) []*Item) (all []*Item, _ error) {
+	if !tooLarge(err) {
+		return answer, err
 	}
-	var all []*Item
+	stream, streamErr := open()
 	for {
-		response, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return all, nil
+		var response *Response
+		if streamErr == nil {
+			response, streamErr = stream.Recv()
 		}
-		if err != nil {
+		switch {
+		case errors.Is(streamErr, io.EOF):
+			return all, nil
+		case status.Code(streamErr) == codes.Unimplemented:
 			return nil, err
+		case streamErr != nil:
+			return nil, streamErr
 		}
 		all = append(all, items(response)...)
 	}

@@ -226,9 +226,7 @@ func newRigWith(t testing.TB, a *api, node string, spec akriv0.ConfigurationSpec
 			p.claims.Run(ended)
 		}
 	})
-	if p.watches["cam"], err = p.watchClaims("cam"); err != nil {
-		t.Fatal(err)
-	}
+	p.watches["cam"] = p.watchClaims("cam", nil)
 	p.watches["cam"].informer = gated{p.watches["cam"].informer, r}
 	put := func(indexer interface{ Add(any) error }, obj any) {
 		if err := indexer.Add(obj); err != nil {

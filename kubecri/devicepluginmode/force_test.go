@@ -63,6 +63,44 @@ func TestPodDeletedByForce(t *testing.T) {
 	}
 }
 
+// A runtime without events has a container that is not known yet when its pod is deleted by force: no other gets its
+// slot, be it held still or released just now.
+func TestPodDeletedByForceBeforeItsContainerIsKnown(t *testing.T) {
+	for name, released := range map[string]bool{"held": false, "released": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, newAPI(), "a", akriv0.ConfigurationSpec{}, "east")
+			ids := []string{east().instance + "-0"}
+			if _, err := r.prefer(t.Context(), east(), ids, nil, 1); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := r.allocate(t.Context(), east(), ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if released {
+				r.step(settling)
+				if err := r.refresh(t.Context()); err != nil || len(r.api.usage()) > 0 {
+					t.Fatalf("%v, claims %v", err, r.api.usage())
+				}
+			}
+			r.machine.containers = []*runtimeapi.Container{{Id: "c", PodSandboxId: "s", Annotations: answer.Annotations,
+				State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+			for what, give := range map[string]func() error{
+				"prefers":   func() error { _, err := r.prefer(t.Context(), east(), ids, nil, 1); return err },
+				"allocates": func() error { _, err := r.allocate(t.Context(), east(), ids); return err },
+			} {
+				if err := give(); err == nil || !strings.Contains(err.Error(), "deleted by force") {
+					t.Errorf("%s what a container has, error %v", what, err)
+				}
+			}
+			r.machine.containers = nil
+			if _, err := r.allocate(t.Context(), east(), ids); err != nil {
+				t.Errorf("once it has ended: %v", err)
+			}
+		})
+	}
+}
+
 // The kubelet may give out what it lists a pod with: while its pod-resources are read it forgets what it is about to
 // give. No second pod gets the slot, until the first is gone.
 func TestDeviceOfAnotherPod(t *testing.T) {

@@ -15,20 +15,34 @@ import (
 // use.
 type asks struct {
 	mu sync.Mutex
-	// at is when an id was last asked for, by its slot, or when the slot was first seen to be held; zero
-	// when the kubelet was refused it.
-	at map[slot.Name]time.Time
+	// of are those of slots that are held, or were lately.
+	of map[slot.Name]ask
 	// unclaimed are slots that were given while the claim of another node was in the way, which nobody
 	// believes: see claims.ErrNotBelieved.
 	unclaimed map[slot.Name]claims.Use
-	// releasable are the slots that nobody uses, with the time in at when that was decided.
+	// releasable are the slots that nobody uses, with when they were asked for when that was decided.
 	releasable map[slot.Name]time.Time
 	// choosing are Instances of which slots are about to be given.
 	choosing map[string]bool
 }
 
+// ask is what the kubelet has asked of one slot.
+type ask struct {
+	// at is when its id was last asked for, or when the slot was first seen to be held; zero when the kubelet was
+	// refused it.
+	at   time.Time
+	held time.Time // when the slot was last known to be held
+	// offered is true from when the id was proposed to the kubelet until it asks for it: no container can have
+	// the slot yet.
+	offered bool
+}
+
+// remembered is how long after a slot was held a container may be there that is not known: a runtime without events
+// is asked every refreshEvery.
+const remembered = time.Minute
+
 func newAsks() *asks {
-	return &asks{at: map[slot.Name]time.Time{}, unclaimed: map[slot.Name]claims.Use{}, choosing: map[string]bool{}}
+	return &asks{of: map[slot.Name]ask{}, unclaimed: map[slot.Name]claims.Use{}, choosing: map[string]bool{}}
 }
 
 // choose notes that slots are about to be given, and chosen that they are, or will not be.
@@ -46,13 +60,33 @@ func (a *asks) chosen() {
 	clear(a.choosing)
 }
 
-// asked notes that the kubelet has asked for the slots now.
+// asked notes that the kubelet has asked for the slots now, and offer that their ids were only proposed to it.
 func (a *asks) asked(grants []deviceids.Grant, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, g := range grants {
-		a.at[g.Slot] = now
+		a.of[g.Slot] = ask{at: now, held: now}
 	}
+}
+
+func (a *asks) offer(grants []deviceids.Grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, g := range grants {
+		of := a.of[g.Slot]
+		of.offered = true
+		a.of[g.Slot] = of
+	}
+}
+
+// lately reports whether one of the slots is held, or was lately, and a container may have it.
+func (a *asks) lately(grants []deviceids.Grant) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(grants, func(g deviceids.Grant) bool {
+		of, known := a.of[g.Slot]
+		return (g.Held || known) && !of.offered
+	})
 }
 
 // refused takes it back: the slots may be released at once.
@@ -60,7 +94,9 @@ func (a *asks) refused(names []slot.Name) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, name := range names {
-		a.at[name] = time.Time{}
+		of := a.of[name]
+		of.at = time.Time{}
+		a.of[name] = of
 	}
 }
 
@@ -77,25 +113,23 @@ func (a *asks) endUnclaimed(name slot.Name) {
 	delete(a.unclaimed, name)
 }
 
-// since says of each slot when it was asked for, and forgets what is not held any more.
+// since says of each slot when it was asked for, and forgets what has not been held for long.
 func (a *asks) since(all []held, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	there := map[slot.Name]bool{}
 	for i := range all {
 		h := &all[i]
-		there[h.Slot] = true
-		if _, known := a.at[h.Slot]; !known {
-			a.at[h.Slot] = now
+		of, known := a.of[h.Slot]
+		if !known {
+			of.at = now
 		}
-		h.asked = a.at[h.Slot]
+		of.held, h.asked = now, of.at
+		a.of[h.Slot] = of
 		if h.Claim != nil {
 			delete(a.unclaimed, h.Slot)
 		}
 	}
-	maps.DeleteFunc(a.at, func(name slot.Name, at time.Time) bool {
-		return !there[name] && now.Sub(at) > patience+settling
-	})
+	maps.DeleteFunc(a.of, func(_ slot.Name, of ask) bool { return now.Sub(of.held) > remembered })
 }
 
 // gives adds the Instances of which slots are about to be given, or were without a claim.
@@ -127,7 +161,7 @@ func (a *asks) keeps(name slot.Name) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at, is := a.releasable[name]
-	return !is || !at.Equal(a.at[name])
+	return !is || !at.Equal(a.of[name].at)
 }
 
 // holds are the slots that this node holds of the Instance, or of all for "". inUse is by what the

@@ -132,11 +132,10 @@ func requests(pod *corev1.Pod) map[string]int64 {
 }
 
 // followPods asks for a relist when a pod that had slots is over.
-func (p *Plugins) followPods() error {
-	_, err := p.Pods.Informer().AddEventHandler(informers.EachPodOver(func(pod *corev1.Pod) {
+func (p *Plugins) followPods() {
+	informers.Handle(p.Pods.Informer(), informers.EachPodOver(func(pod *corev1.Pod) {
 		if len(requests(pod)) > 0 {
 			p.claims.Resync()
 		}
 	}))
-	return err
 }

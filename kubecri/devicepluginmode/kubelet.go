@@ -14,12 +14,11 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/crypto/blake2b"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
 const (
@@ -143,8 +142,7 @@ func (p *Plugins) attend(ctx context.Context) (done bool) {
 		return true
 	}
 	begin := time.Now()
-	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: registerAgain}, MinConnectTimeout: time.Second}))
+	conn, err := proxy.Dial(path)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot register device plugins", "socket", path)
 		return false

@@ -107,13 +107,9 @@ func New(config Config) (*Plugins, error) {
 		return nil, fmt.Errorf("devicepluginmode: %w", err)
 	}
 	for _, informer := range []cache.SharedIndexInformer{config.Configurations.Informer(), config.Slices.Informer(), config.Claims.Informer()} {
-		if _, err := informer.AddEventHandler(informers.OnChange(p.resyncs.Send)); err != nil {
-			return nil, fmt.Errorf("devicepluginmode: %w", err)
-		}
+		informers.Handle(informer, informers.OnChange(p.resyncs.Send))
 	}
-	if err := p.followPods(); err != nil {
-		return nil, fmt.Errorf("devicepluginmode: %w", err)
-	}
+	p.followPods()
 	return p, nil
 }
 
@@ -241,13 +237,9 @@ func (p *Plugins) watchThese(ctx context.Context, inv inventory) {
 		if p.watches[configuration] != nil {
 			continue
 		}
-		w, err := p.watchClaims(configuration)
-		if err != nil { // of an informer that has begun
-			panic(err)
-		}
-		p.watches[configuration] = w
 		watching, stop := context.WithCancel(ctx)
-		w.stop = stop
+		w := p.watchClaims(configuration, stop)
+		p.watches[configuration] = w
 		p.running.Go(func() { w.informer.RunWithContext(watching) })
 		p.running.Go(func() {
 			if cache.WaitFor(watching, "", w.informer.HasSyncedChecker()) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -27,7 +28,9 @@ const (
 	// pod after the other, so it must not be long; but a pod that we refuse has failed for good,
 	// so it must be long enough for an API server that restarts or is slow.
 	patience = 10 * time.Second
-	// retryEvery is the time between two attempts of a write: see untilDecided.
+	// relistTimeout bounds one question what is in use, so that an API server that hangs leaves time for the rest.
+	relistTimeout = patience / 4
+	// retryEvery is the time between two attempts: see untilDecided.
 	retryEvery = 200 * time.Millisecond
 	// writers is how many claims are written at a time.
 	writers = 8
@@ -37,8 +40,11 @@ const (
 // Allocate, which follows, finds them its own: two nodes that choose at the same time
 // choose the same slots, and here the one that is late can choose again.
 func (p *Plugins) prefer(ctx context.Context, k key, available, included []string, size int) ([]string, error) {
-	_, ids, err := p.take(ctx, k,
+	taken, ids, err := p.take(ctx, k,
 		func(r *deviceids.Resource) ([]string, error) { return r.Prefer(available, included, size) })
+	if err == nil {
+		p.asks.offer(taken.grants)
+	}
 	return ids, err
 }
 
@@ -81,9 +87,15 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resour
 	defer p.allocating.Release(1)
 	defer p.asks.chosen()
 	var wrote []slot.Name
-	refreshed := false
+	listed, refreshed := false, false
 	for {
 		t, ids, err := p.decide(ctx, k, choose)
+		if err == nil && !listed && p.asks.lately(t.grants) {
+			if err = p.relist(ctx, t.grants); err == nil {
+				listed = true
+				continue
+			}
+		}
 		if err == nil {
 			var more []slot.Name
 			more, err = p.claim(ctx, k, t.grants)
@@ -99,6 +111,7 @@ func (p *Plugins) take(ctx context.Context, k key, choose func(*deviceids.Resour
 		} else if !refreshed && ctx.Err() == nil {
 			refreshed = true
 			if p.claims.Refresh(ctx) == nil {
+				listed = true
 				continue
 			}
 		}
@@ -130,6 +143,20 @@ func (p *Plugins) decide(ctx context.Context, k key, choose func(*deviceids.Reso
 	p.asks.choose(grants) // before it is known that the devices are there: see Agent.state
 	answer, err := p.answer(ctx, k, grants)
 	return &taken{grants, answer}, ids, err
+}
+
+// relist asks what is in use. The slots are not released meanwhile.
+func (p *Plugins) relist(ctx context.Context, grants []deviceids.Grant) error {
+	p.asks.asked(grants, p.Clock.Now())
+	err := p.untilDecided(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, relistTimeout)
+		defer cancel()
+		return p.claims.Relist(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("whether a container has slot %s still is not known: %w", grants[0].Slot, err)
+	}
+	return nil
 }
 
 // answer is what a container gets for the grants.
@@ -231,18 +258,12 @@ func (p *Plugins) heldAs(name slot.Name, use claims.Use) bool {
 
 // untilDecided calls write until the API server has done or refused it, or ctx ends. It
 // retries what a restarting or overloaded API server may do later.
-func (p *Plugins) untilDecided(ctx context.Context, write func() error) error {
-	for {
-		err := write()
-		if err == nil || decided(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(p.retryEvery):
-		}
-	}
+func (p *Plugins) untilDecided(ctx context.Context, write func() error) (err error) {
+	_ = wait.PollUntilContextCancel(ctx, p.retryEvery, true, func(context.Context) (bool, error) {
+		err = write()
+		return err == nil || decided(err), nil
+	})
+	return err
 }
 
 // decided reports whether the API server has refused a write. A failed connection, a timeout,

@@ -21,16 +21,14 @@ type claimWatch struct {
 	stop     context.CancelFunc
 }
 
-// watchClaims makes the watch of a Configuration's claims; its informer is to be run.
-func (p *Plugins) watchClaims(configuration string) (*claimWatch, error) {
+// watchClaims makes the watch of a Configuration's claims; its informer is to be run until stop.
+func (p *Plugins) watchClaims(configuration string, stop context.CancelFunc) *claimWatch {
 	selector := labels.Set{v1alpha1.ConfigurationLabel: configuration}.String()
-	w := &claimWatch{informer: kubeslotinformers.NewFilteredSlotClaimInformer(p.Client, 0, claims.ByInstance,
+	w := &claimWatch{stop: stop, informer: kubeslotinformers.NewFilteredSlotClaimInformer(p.Client, 0, claims.ByInstance,
 		func(o *metav1.ListOptions) { o.LabelSelector = selector })}
-	if err := w.informer.SetTransform(lean); err != nil {
-		return nil, err
-	}
-	_, err := w.informer.AddEventHandler(informers.Each(p.claimChanged))
-	return w, err
+	_ = w.informer.SetTransform(lean) // it fails for an informer that has been started
+	informers.Handle(w.informer, informers.Each(p.claimChanged))
+	return w
 }
 
 // lean leaves out what nobody here asks for: there may be thousands of claims.

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/serve"
@@ -157,7 +158,7 @@ func (e Endpoints) Serve(ctx context.Context, address string) {
 	logger := klog.FromContext(ctx).WithName("health")
 	server := serve.NewHTTPServer(klog.NewContext(ctx, logger), e.Handler())
 	defer context.AfterFunc(ctx, func() { server.Close() })()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
 			logger.Info("Serving metrics and health", "address", l.Addr().String())
@@ -167,14 +168,8 @@ func (e Endpoints) Serve(ctx context.Context, address string) {
 			}
 			err = server.Serve(l)
 		}
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			logger.Error(err, "Cannot serve --metrics-bind-address, trying again", "address", address, "every", listenRetry)
 		}
-		logger.Error(err, "Cannot serve --metrics-bind-address, trying again", "address", address, "every", listenRetry)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(listenRetry):
-		}
-	}
+	}, listenRetry)
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
+
 	"github.com/kubeslot/kubeslot/discovery"
 )
 
@@ -149,46 +151,31 @@ func check(path string) error {
 	return nil
 }
 
-// maxLinks bounds the links of one path, as the kernel does.
-const maxLinks = 40
-
 // resolve follows the links of a path, but none in /proc: what /proc/self/fd/0 leads to
 // is another file for each process. What is not there yet has no links: a container
 // runtime may make a directory that it is to mount.
-func resolve(path string) (string, error) {
-	at, rest := "/", elements(path)
-	for links := 0; len(rest) > 0; {
-		next := filepath.Join(at, rest[0])
-		rest = rest[1:]
-		target, err := os.Readlink(next)
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrNotExist) { // no link, or not there
-			at = next
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		switch links++; {
-		case links > maxLinks:
-			return "", errors.New("has too many links")
-		case discovery.Within(procDir, next):
-			return "", fmt.Errorf("leads through %s, which is another file for each process", next)
-		}
-		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
-			return "", errors.New("is a link that leads to nothing") // or to what is made later, anywhere
-		}
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(elements(target), rest...)
-	}
-	return at, nil
-}
+func resolve(path string) (string, error) { return securejoin.SecureJoinVFS("/", path, links{}) }
 
 // procDir is where procfs is mounted.
 const procDir = "/proc"
 
-// elements are the elements of a path.
-func elements(path string) []string {
-	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+// links are the host's that are followed.
+type links struct{}
+
+// Lstat implements securejoin.VFS.
+func (links) Lstat(name string) (os.FileInfo, error) { return os.Lstat(name) }
+
+// Readlink implements securejoin.VFS.
+func (links) Readlink(name string) (string, error) {
+	name = filepath.Clean(name)
+	if discovery.Within(procDir, name) {
+		return "", fmt.Errorf("leads through %s, which is another file for each process", name)
+	}
+	switch _, err := os.Stat(name); {
+	case errors.Is(err, syscall.ELOOP):
+		return "", errors.New("has too many links")
+	case errors.Is(err, fs.ErrNotExist):
+		return "", errors.New("is a link that leads to nothing") // or to what is made later, anywhere
+	}
+	return os.Readlink(name)
 }

@@ -3,8 +3,17 @@ package informers
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 )
+
+// Handle adds a handler to an informer that has not ended, and returns what says that the handler has seen all
+// there is.
+func Handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) cache.InformerSynced {
+	registration, err := informer.AddEventHandler(handler)
+	utilruntime.Must(err) // it fails for one that has ended
+	return registration.HasSynced
+}
 
 // OnChange calls changed whenever an object is new, changed or gone.
 func OnChange(changed func()) cache.ResourceEventHandler {

@@ -62,7 +62,7 @@ func (a Additions) config() *runtimeapi.ContainerConfig {
 	}
 	for _, m := range a.Mounts {
 		c.Mounts = append(c.Mounts, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly,
-			UidMappings: mappingsToCRI(a.Users.UIDs), GidMappings: mappingsToCRI(a.Users.GIDs)})
+			UidMappings: a.Users.UIDs, GidMappings: a.Users.GIDs})
 	}
 	for _, d := range a.Devices {
 		c.Devices = append(c.Devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})

@@ -154,7 +154,7 @@ func TestPaths(t *testing.T) {
 	mount := func(containerPath, hostPath string, readOnly bool) discovery.Device {
 		return discovery.Device{Mounts: []discovery.Mount{{ContainerPath: containerPath, HostPath: hostPath, ReadOnly: readOnly}}}
 	}
-	own := UserNamespace{UIDs: []IDMapping{{65536, 0, 65536}}}
+	own := UserNamespace{UIDs: []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}}
 	for _, test := range []struct {
 		name   string
 		config Container
@@ -357,9 +357,10 @@ func TestWhatMattersOfACRIContainer(t *testing.T) {
 		NamespaceOptions: &runtimeapi.NamespaceOption{UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD,
 			Uids: []*runtimeapi.IDMapping{{HostId: 65536, ContainerId: 0, Length: 100}}, Gids: []*runtimeapi.IDMapping{{HostId: 131072, ContainerId: 1, Length: 9}}}}}}}})
 	want := Container{Env: []string{"A"}, Mounts: []string{"/m"}, Privileged: true,
-		Users:   UserNamespace{UIDs: []IDMapping{{65536, 0, 100}}, GIDs: []IDMapping{{131072, 1, 9}}},
+		Users: UserNamespace{UIDs: []*runtimeapi.IDMapping{{HostId: 65536, Length: 100}},
+			GIDs: []*runtimeapi.IDMapping{{HostId: 131072, ContainerId: 1, Length: 9}}},
 		Devices: []discovery.DeviceSpec{{ContainerPath: "/dev/c", HostPath: "/dev/h", Permissions: "r"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

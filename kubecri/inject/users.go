@@ -5,13 +5,10 @@ import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 // UserNamespace says which users of the node a pod's users are. The zero value is
 // a pod with the node's own users.
 type UserNamespace struct {
-	UIDs, GIDs []IDMapping
+	UIDs, GIDs []*runtimeapi.IDMapping
 	// Unknown is a pod with users of its own when it is not said which.
 	Unknown bool
 }
-
-// IDMapping maps Length ids from Container on to those of the node from Host on.
-type IDMapping struct{ Host, Container, Length uint32 }
 
 // Own reports whether the pod has a user namespace of its own (hostUsers: false).
 func (u UserNamespace) Own() bool { return u.Unknown || len(u.UIDs)+len(u.GIDs) > 0 }
@@ -22,21 +19,5 @@ func usersFromCRI(pod *runtimeapi.PodSandboxConfig) UserNamespace {
 	if options.GetMode() != runtimeapi.NamespaceMode_POD {
 		return UserNamespace{}
 	}
-	return UserNamespace{UIDs: mappingsFromCRI(options.GetUids()), GIDs: mappingsFromCRI(options.GetGids())}
-}
-
-func mappingsFromCRI(from []*runtimeapi.IDMapping) []IDMapping {
-	var to []IDMapping
-	for _, m := range from {
-		to = append(to, IDMapping{Host: m.GetHostId(), Container: m.GetContainerId(), Length: m.GetLength()})
-	}
-	return to
-}
-
-func mappingsToCRI(from []IDMapping) []*runtimeapi.IDMapping {
-	var to []*runtimeapi.IDMapping
-	for _, m := range from {
-		to = append(to, &runtimeapi.IDMapping{HostId: m.Host, ContainerId: m.Container, Length: m.Length})
-	}
-	return to
+	return UserNamespace{UIDs: options.GetUids(), GIDs: options.GetGids()}
 }

@@ -35,61 +35,56 @@ func newCleanupCommand(code *int) *cobra.Command {
 		yes, noAPI       bool
 		timeout          time.Duration
 	)
-	cmd := &cobra.Command{
-		Use: "cleanup", Short: "Remove what a kubecri that is gone left on this node", Long: cleanupDescription,
-		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return untilSignal(cmd, code, func(ctx context.Context, cmd *cobra.Command) error {
-				out := cmd.OutOrStdout()
-				if err := checkTimeout(timeout); err != nil {
-					return err
-				}
-				if node == "" {
-					var err error
-					if node, err = nodeutil.GetHostname(""); err != nil {
-						return err
-					}
-				}
-				if err := paths.Check(); err != nil {
-					return fmt.Errorf("nothing was removed: %w", err)
-				}
-				var api *connection.Clients
-				if !noAPI {
-					var err error
-					if api, err = connection.NewClients(kubeconfig); err != nil {
-						return fmt.Errorf("nothing was removed: %w", err)
-					}
-				}
-				fmt.Fprintf(out, "Removing what kubecri left on node %s: its files in %s\n", node,
-					strings.Join([]string{filepath.Join("/", paths.Root, paths.StateDir), paths.CDIDir,
-						paths.HandlersDir,
-						paths.KubeletDir, filepath.Dir(paths.Listen)}, ", "))
-				if api != nil {
-					if claimed := cleanup.Claimed(ctx, api.Client, node); claimed != "" {
-						fmt.Fprintln(out, "Note:", claimed)
-					}
-				}
-				if !yes {
-					if ok, err := confirm(cmd.InOrStdin(), out); err != nil || !ok {
-						return err
-					}
-				}
-				removed, stays, err := cleanup.Files(paths)
-				if !noAPI {
-					ctx, cancel := context.WithTimeout(ctx, timeout)
-					defer cancel()
-					more, failed := cleanup.Node(ctx, api.Kube, api.Client, node)
-					removed, err = append(removed, more...), errors.Join(err, failed)
-				}
-				printRemoved(out, removed, stays...)
-				if err != nil {
-					return fmt.Errorf("not all is gone: %w", err)
-				}
-				fmt.Fprintln(out, "nothing left")
-				return nil
-			})
-		},
+	run := func(ctx context.Context, cmd *cobra.Command) error {
+		out := cmd.OutOrStdout()
+		if err := checkTimeout(timeout); err != nil {
+			return err
+		}
+		if node == "" {
+			var err error
+			if node, err = nodeutil.GetHostname(""); err != nil {
+				return err
+			}
+		}
+		if err := paths.Check(); err != nil {
+			return fmt.Errorf("nothing was removed: %w", err)
+		}
+		var api *connection.Clients
+		if !noAPI {
+			var err error
+			if api, err = connection.NewClients(kubeconfig); err != nil {
+				return fmt.Errorf("nothing was removed: %w", err)
+			}
+		}
+		fmt.Fprintf(out, "Removing what kubecri left on node %s: its files in %s\n", node,
+			strings.Join([]string{filepath.Join("/", paths.Root, paths.StateDir), paths.CDIDir,
+				paths.HandlersDir,
+				paths.KubeletDir, filepath.Dir(paths.Listen)}, ", "))
+		if api != nil {
+			if claimed := cleanup.Claimed(ctx, api.Client, node); claimed != "" {
+				fmt.Fprintln(out, "Note:", claimed)
+			}
+		}
+		if !yes {
+			if ok, err := confirm(cmd.InOrStdin(), out); err != nil || !ok {
+				return err
+			}
+		}
+		removed, stays, err := cleanup.Files(paths)
+		if !noAPI {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			more, failed := cleanup.Node(ctx, api.Kube, api.Client, node)
+			removed, err = append(removed, more...), errors.Join(err, failed)
+		}
+		printRemoved(out, removed, stays...)
+		if err != nil {
+			return fmt.Errorf("not all is gone: %w", err)
+		}
+		fmt.Fprintln(out, "nothing left")
+		return nil
 	}
+	cmd := command(code, "cleanup", "Remove what a kubecri that is gone left on this node", cleanupDescription, run)
 	flags := cmd.Flags()
 	flags.StringVar(&node, "node-name", "", "Name of the Node object. (default the host's name)")
 	flags.StringVar(&kubeconfig, "kubeconfig", "",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
@@ -78,11 +79,8 @@ func Commands(code *int) []*cobra.Command {
 // newInstallCommand makes `kubecri install`.
 func newInstallCommand(code *int) *cobra.Command {
 	o := &installOptions{}
-	cmd := &cobra.Command{
-		Use: "install", Short: "Put kubecri on this host, between kubelet and runtime", Long: installDescription,
-		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return untilSignal(cmd, code, o.install) },
-	}
+	cmd := command(code, "install", "Put kubecri on this host, between kubelet and runtime", installDescription,
+		o.install)
 	o.addInstall(cmd.Flags())
 	return cmd
 }
@@ -105,18 +103,21 @@ func (o *installOptions) addInstall(flags *pflag.FlagSet) {
 // defaultKubeconfig is where docs/install.md has it.
 const defaultKubeconfig = "/etc/kubeslot/kubecri.kubeconfig"
 
-// untilSignal gives run a context that ends with the first SIGINT, SIGTERM or SIGHUP. An error
-// is told to a person, not to a log, and sets code.
-func untilSignal(cmd *cobra.Command, code *int, run func(ctx context.Context, cmd *cobra.Command) error) error {
-	// A session that is lost, or a reader of what is printed, ends nothing halfway.
-	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer stop()
-	if err := run(ctx, cmd); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
-		*code = 1
-	}
-	return nil
+// command makes one whose context ends with the first SIGINT, SIGTERM or SIGHUP. An error
+// is said to a person, not to a log, and sets code.
+func command(code *int, name, short, long string, run func(context.Context, *cobra.Command) error) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: long, Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A session that is lost, or a reader of what is printed, ends nothing halfway.
+			signal.Ignore(syscall.SIGPIPE)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+			defer stop()
+			if err := run(ctx, cmd); err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
+				*code = 1
+			}
+			return nil
+		}}
 }
 
 func (o *installOptions) install(ctx context.Context, cmd *cobra.Command) error {
@@ -261,17 +262,25 @@ func (o *installOptions) asBefore(host hostinstall.Host) {
 
 // otherKubecri looks for a kubecri in a pod of the node, such as the chart's.
 func otherKubecri(ctx context.Context, kube kubernetes.Interface, node string) (string, error) {
-	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
-	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	pods, err := podsOf(ctx, kube, node)
 	if err != nil {
 		return "", fmt.Errorf("nothing was changed: list the pods of node %s: %w", node, err)
 	}
-	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Labels["app.kubernetes.io/name"] == "kubecri" && p.DeletionTimestamp == nil {
+	for _, p := range pods {
+		if p.Labels["app.kubernetes.io/name"] == "kubecri" && p.DeletionTimestamp == nil {
 			return fmt.Sprintf("kubecri runs on this node in pod %s/%s already", p.Namespace, p.Name), nil
 		}
 	}
 	return "", nil
+}
+
+func podsOf(ctx context.Context, kube kubernetes.Interface, node string) ([]corev1.Pod, error) {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+	list, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
 }
 
 // preflight asks what kubecri check asks, before anything is changed.

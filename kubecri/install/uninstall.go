@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	nodeutil "k8s.io/component-helpers/node/util"
 
@@ -39,11 +38,7 @@ the node first. The slots and their pods are in what it prints.`
 // newUninstallCommand makes `kubecri uninstall`.
 func newUninstallCommand(code *int) *cobra.Command {
 	o := &installOptions{}
-	cmd := &cobra.Command{
-		Use: "uninstall", Short: "Take kubecri away from this host again", Long: uninstallDescription,
-		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return untilSignal(cmd, code, o.uninstall) },
-	}
+	cmd := command(code, "uninstall", "Take kubecri away from this host again", uninstallDescription, o.uninstall)
 	o.addCommon(cmd.Flags())
 	return cmd
 }
@@ -152,15 +147,13 @@ func argument(args []string, name, otherwise string) string {
 
 // podsWithDevices names those of the node, of which the reader should know.
 func podsWithDevices(ctx context.Context, kube kubernetes.Interface, node string) []string {
-	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
-	pods, err := kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	pods, err := podsOf(ctx, kube, node)
 	if err != nil {
 		return []string{fmt.Sprintf("the pods of node %s cannot be listed: %v", node, err)}
 	}
 	var names []string
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if p.Annotations[assignment.HolderAnnotation] == string(p.UID) && p.UID != "" && !informers.PodEnded(p) {
+	for _, p := range pods {
+		if p.Annotations[assignment.HolderAnnotation] == string(p.UID) && p.UID != "" && !informers.PodEnded(&p) {
 			names = append(names, p.Namespace+"/"+p.Name)
 		}
 	}

@@ -23,7 +23,5 @@ func newConnections(registry Registry) *metrics.CounterVec {
 
 // ConnectionDropped counts a connection that was closed because the server had too many.
 func (m *Metrics) ConnectionDropped(server string) {
-	if m != nil {
-		m.dropped.WithLabelValues(server).Inc()
-	}
+	m.or().dropped.WithLabelValues(server).Inc()
 }

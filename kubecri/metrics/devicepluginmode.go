@@ -32,25 +32,19 @@ func newDevicePluginMode(registry Registry) devicePluginMode {
 			StabilityLevel: metrics.ALPHA}),
 	}
 	registry.MustRegister(p.devices, p.allocations, p.latency)
-	p.allocations.WithLabelValues(success)
-	p.allocations.WithLabelValues(failure)
 	return p
 }
 
 // DevicePluginListed sets how many ids of a resource the kubelet knows.
 func (m *Metrics) DevicePluginListed(resource string, healthyIDs, unhealthyIDs int) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	m.kubelet.devices.WithLabelValues(resource, healthy).Set(float64(healthyIDs))
 	m.kubelet.devices.WithLabelValues(resource, unhealthy).Set(float64(unhealthyIDs))
 }
 
 // DevicePluginEnded forgets a resource that is gone.
 func (m *Metrics) DevicePluginEnded(resource string) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	for _, health := range []string{healthy, unhealthy} {
 		m.kubelet.devices.Delete(map[string]string{"resource": resource, "health": health})
 	}
@@ -58,12 +52,11 @@ func (m *Metrics) DevicePluginEnded(resource string) {
 
 // DevicePluginAllocated counts a call of the kubelet, and how long one took that succeeded.
 func (m *Metrics) DevicePluginAllocated(ok bool, took time.Duration) {
-	switch {
-	case m == nil:
-	case ok:
-		m.kubelet.allocations.WithLabelValues(success).Inc()
-		m.kubelet.latency.Observe(took.Seconds())
-	default:
+	m = m.or()
+	if !ok {
 		m.kubelet.allocations.WithLabelValues(failure).Inc()
+		return
 	}
+	m.kubelet.allocations.WithLabelValues(success).Inc()
+	m.kubelet.latency.Observe(took.Seconds())
 }

@@ -49,9 +49,7 @@ func newDiscovery(registry Registry) discovery {
 
 // DiscoveryReported counts the first report after a handler was asked, and how long it took.
 func (m *Metrics) DiscoveryReported(handler, configuration string, took time.Duration) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	m.discovery.time.WithLabelValues(configuration).Observe(took.Seconds())
 	m.discovery.result.WithLabelValues(handler, responded).Inc()
 	m.discovery.result.WithLabelValues(handler, failed).Add(0)
@@ -59,34 +57,26 @@ func (m *Metrics) DiscoveryReported(handler, configuration string, took time.Dur
 
 // DiscoveryFailed counts a handler that broke, or could not work with what it was asked.
 func (m *Metrics) DiscoveryFailed(handler string) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	m.discovery.result.WithLabelValues(handler, failed).Inc()
 	m.discovery.result.WithLabelValues(handler, responded).Add(0)
 }
 
 // Discovered sets how many devices of a Configuration the node reports.
 func (m *Metrics) Discovered(configuration string, usableDevices, unschedulableDevices int) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	m.discovery.devices.WithLabelValues(configuration, usable).Set(float64(usableDevices))
 	m.discovery.devices.WithLabelValues(configuration, unschedulable).Set(float64(unschedulableDevices))
 }
 
 // ChangesHeld sets how many devices of a Configuration have changes that are not reported yet.
 func (m *Metrics) ChangesHeld(configuration string, devices int) {
-	if m != nil {
-		m.discovery.held.WithLabelValues(configuration).Set(float64(devices))
-	}
+	m.or().discovery.held.WithLabelValues(configuration).Set(float64(devices))
 }
 
 // DiscoveryEnded forgets a Configuration that is no longer discovered here.
 func (m *Metrics) DiscoveryEnded(configuration string) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	m.discovery.time.Delete(map[string]string{"configuration": configuration})
 	m.discovery.held.Delete(map[string]string{"configuration": configuration})
 	for _, state := range []string{usable, unschedulable} {

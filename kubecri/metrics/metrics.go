@@ -5,6 +5,7 @@
 package metrics
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,12 +121,28 @@ func New(registry Registry) *Metrics {
 	for _, result := range []string{Injected, Refused, Failed, Rejected, Ignored} {
 		m.injections.WithLabelValues(result)
 	}
-	for _, vec := range []*metrics.CounterVec{m.reconciles, m.resyncs, m.checkpoint, m.patches} {
+	for _, vec := range []*metrics.CounterVec{m.reconciles, m.resyncs, m.checkpoint, m.patches, m.kubelet.allocations} {
 		vec.WithLabelValues(success)
 		vec.WithLabelValues(failure)
 	}
 	return m
 }
+
+// or is m, or if that is nil one that counts nothing: what is not registered does not count.
+func (m *Metrics) or() *Metrics {
+	if m == nil {
+		return none()
+	}
+	return m
+}
+
+var none = sync.OnceValue(func() *Metrics { return New(nowhere{}) })
+
+// nowhere registers nothing.
+type nowhere struct{}
+
+func (nowhere) MustRegister(...metrics.Registerable)          {}
+func (nowhere) CustomMustRegister(...metrics.StableCollector) {}
 
 // Methods lists the full names of this CRI version's methods.
 func Methods() []string {
@@ -144,9 +161,7 @@ func Methods() []string {
 
 // Call counts a CRI call by its full method name.
 func (m *Metrics) Call(path string, code codes.Code, took time.Duration) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	r := m.methods[path]
 	if r == nil {
 		r = m.unknown
@@ -165,73 +180,53 @@ func (m *Metrics) Call(path string, code codes.Code, took time.Duration) {
 
 // Injection counts a CreateContainer call by one of the results above.
 func (m *Metrics) Injection(result string) {
-	if m != nil {
-		m.injections.WithLabelValues(result).Inc()
-	}
+	m.or().injections.WithLabelValues(result).Inc()
 }
 
 // ClaimsTaken counts claims created for a container.
 func (m *Metrics) ClaimsTaken(n int) {
-	if m != nil {
-		m.taken.Add(float64(n))
-	}
+	m.or().taken.Add(float64(n))
 }
 
 // ClaimsReleased counts claims deleted.
 func (m *Metrics) ClaimsReleased(n int) {
-	if m != nil {
-		m.released.Add(float64(n))
-	}
+	m.or().released.Add(float64(n))
 }
 
 // SlotLost counts a slot that a container here uses and another node has claimed.
 func (m *Metrics) SlotLost() {
-	if m != nil {
-		m.lost.Inc()
-	}
+	m.or().lost.Inc()
 }
 
 // StartedWithoutDevices counts a container that bypassed kubecri.
 func (m *Metrics) StartedWithoutDevices() {
-	if m != nil {
-		m.without.Inc()
-	}
+	m.or().without.Inc()
 }
 
 // Reconciled counts a comparison of a slot's claim with the containers.
 func (m *Metrics) Reconciled(err error) {
-	if m != nil {
-		m.reconciles.WithLabelValues(result(err)).Inc()
-	}
+	m.or().reconciles.WithLabelValues(result(err)).Inc()
 }
 
 // Resynced counts a question to the runtime.
 func (m *Metrics) Resynced(err error) {
-	if m != nil {
-		m.resyncs.WithLabelValues(result(err)).Inc()
-	}
+	m.or().resyncs.WithLabelValues(result(err)).Inc()
 }
 
 // Checkpointed counts an attempt to write the checkpoint.
 func (m *Metrics) Checkpointed(err error) {
-	if m != nil {
-		m.checkpoint.WithLabelValues(result(err)).Inc()
-	}
+	m.or().checkpoint.WithLabelValues(result(err)).Inc()
 }
 
 // Patched counts a patch of the resources in the node's status.
 func (m *Metrics) Patched(err error) {
-	if m != nil {
-		m.patches.WithLabelValues(result(err)).Inc()
-	}
+	m.or().patches.WithLabelValues(result(err)).Inc()
 }
 
 // Advertised sets how many slots of each Configuration the node has. There is an entry
 // for each Configuration of the cluster.
 func (m *Metrics) Advertised(slots map[string]int64) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	m.advertised.Reset()
 	known := make(map[string]bool, len(slots))
 	for configuration, n := range slots {

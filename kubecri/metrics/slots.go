@@ -19,9 +19,7 @@ var (
 // Watch registers what is read when asked for: the slots that are used here, by
 // the name of their Configuration, and how many releases the API server has not taken yet.
 func (m *Metrics) Watch(used func() map[string]int, pending func() int) {
-	if m != nil {
-		m.registry.CustomMustRegister(&watched{metrics: m, used: used, pending: pending})
-	}
+	m.or().registry.CustomMustRegister(&watched{metrics: m, used: used, pending: pending})
 }
 
 // watched collects gauges that others know the values of.

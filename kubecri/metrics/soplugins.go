@@ -97,9 +97,7 @@ func (d *SOPlugin) Up(up bool) {
 // BadSOPlugins counts the files that were not loaded, by reason, of which
 // reasons are all.
 func (m *Metrics) BadSOPlugins(reasons []string, bad map[string]int) {
-	if m == nil {
-		return
-	}
+	m = m.or()
 	for _, reason := range reasons {
 		m.plugins.badFiles.WithLabelValues(reason).Set(float64(bad[reason]))
 	}

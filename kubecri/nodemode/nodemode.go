@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
 	"github.com/kubeslot/kubeslot/types/assignment"
@@ -83,23 +82,23 @@ type view struct {
 
 // plan returns what is to change.
 func plan(v view) (p nodewriter.Patch) {
-	labels, annotations := map[string]*string{}, map[string]*string{}
-	p.Metadata = nodewriter.Metadata{Labels: labels, Annotations: annotations}
-	has := v.node.Labels[v1alpha1.ModeLabel]
-	switch {
-	case v.chooses && has != v1alpha1.ModeDevicePlugin:
-		labels[v1alpha1.ModeLabel] = ptr.To(v1alpha1.ModeDevicePlugin)
-	case !v.chooses && has == v1alpha1.ModeDevicePlugin:
-		labels[v1alpha1.ModeLabel] = nil
-	}
-	for key, value := range map[string]string{v1alpha1.NRIPluginAnnotation: v.nriPlugin, v1alpha1.KubecriNamespaceAnnotation: v.podNamespace} {
-		switch has, is := v.node.Annotations[key]; {
-		case value != "" && has != value:
-			annotations[key] = &value
-		case value == "" && is:
-			annotations[key] = nil
+	labels := map[string]string{}
+	annotations := map[string]string{v1alpha1.NRIPluginAnnotation: v.nriPlugin,
+		v1alpha1.KubecriNamespaceAnnotation: v.podNamespace}
+	if v.chooses { // what the advertiser of the other modes has written goes
+		for key := range strings.SplitSeq(v.node.Annotations[v1alpha1.PluginLabelsAnnotation], ",") {
+			labels[key] = ""
 		}
+		for _, key := range []string{assignment.Annotation, v1alpha1.PluginResourcesAnnotation,
+			v1alpha1.PluginLabelsAnnotation} {
+			annotations[key] = ""
+		}
+		labels[v1alpha1.ModeLabel] = v1alpha1.ModeDevicePlugin
+	} else if v.node.Labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin {
+		labels[v1alpha1.ModeLabel] = ""
 	}
+	p.Metadata = nodewriter.Metadata{Labels: nodewriter.Say(v.node.Labels, labels),
+		Annotations: nodewriter.Say(v.node.Annotations, annotations)}
 	if v.nriPlugin == "" && slices.ContainsFunc(v.node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.StartsWithoutKubecri }) {
 		p.Status.Conditions = []any{map[string]any{"type": v1alpha1.StartsWithoutKubecri, "$patch": "delete"}}
 	}
@@ -107,12 +106,7 @@ func plan(v view) (p nodewriter.Patch) {
 		return p
 	}
 	p.Status.Capacity, p.Status.Allocatable = nodewriter.Quantities{}, nodewriter.Quantities{}
-	for key := range strings.SplitSeq(v.node.Annotations[v1alpha1.PluginLabelsAnnotation], ",") {
-		if _, ok := v.node.Labels[key]; ok {
-			labels[key] = nil
-		}
-	}
-	for _, name := range leftovers(v, annotations) {
+	for _, name := range leftovers(v) {
 		p.Status.Capacity[name], p.Status.Allocatable[name] = nil, nil
 	}
 	for name, amount := range v.served {
@@ -133,18 +127,12 @@ func correct(in nodewriter.Quantities, has corev1.ResourceList, name corev1.Reso
 
 // leftovers finds the amounts that the advertiser of the other modes has written, and the
 // zeros that kubelets leave of plugins that are gone. An amount that nobody serves would
-// draw pods. It enters the annotations that are to go.
-func leftovers(v view, annotations map[string]*string) (amounts []corev1.ResourceName) {
+// draw pods.
+func leftovers(v view) (amounts []corev1.ResourceName) {
 	status := v.node.Status
 	for _, name := range v1alpha1.PluginResources(v.node) {
 		if _, ok := status.Capacity[name]; ok {
 			amounts = append(amounts, name)
-		}
-	}
-	for _, annotation := range []string{assignment.Annotation, v1alpha1.PluginResourcesAnnotation,
-		v1alpha1.PluginLabelsAnnotation} {
-		if _, ok := v.node.Annotations[annotation]; ok {
-			annotations[annotation] = nil
 		}
 	}
 	if !v.known {

@@ -94,17 +94,14 @@ func New(config Config) (*Writer, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})}
-	registration, err := config.Nodes.Informer().AddEventHandler(informers.Each(func(node *corev1.Node, gone bool) {
+	changed := func(node *corev1.Node, gone bool) {
 		if gone {
 			w.own.Gone(node.Name, node.UID)
 			return
 		}
 		w.Wake()
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("nodewriter: watch Nodes: %w", err)
 	}
-	w.synced = append(w.synced, registration.HasSynced)
+	w.synced = []cache.InformerSynced{informers.Handle(config.Nodes.Informer(), informers.Each(changed))}
 	return w, nil
 }
 
@@ -181,9 +178,9 @@ func (w *Writer) look(ctx context.Context) error {
 
 // changes asks the parts.
 func (w *Writer) changes(ctx context.Context) (all []change, err error) {
-	node, err := w.node()
+	node := w.node()
 	if node == nil {
-		return nil, err
+		return nil, nil
 	}
 	var errs []error
 	for _, p := range append(w.parts, part{"conditions", w.planConditions}) {
@@ -200,16 +197,13 @@ func (w *Writer) changes(ctx context.Context) (all []change, err error) {
 }
 
 // node is the newest that is known, nil for none: its event will come.
-func (w *Writer) node() (*corev1.Node, error) {
+func (w *Writer) node() *corev1.Node {
 	cached, err := w.config.Nodes.Lister().Get(w.config.Node)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read node %s: %w", w.config.Node, err)
+	if err != nil { // a cache knows no other error than NotFound
+		return nil
 	}
 	node, _ := w.own.Get(w.config.Node, cached, true)
-	return node, nil
+	return node
 }
 
 // write patches the node. What the API server refuses for one part's sake is written part by part.

@@ -19,6 +19,20 @@ type Metadata struct {
 	Annotations map[string]*string `json:"annotations,omitempty"`
 }
 
+// Say returns what makes labels or annotations say what is wanted; "" takes a key away.
+func Say(has, want map[string]string) map[string]*string {
+	change := map[string]*string{}
+	for key, value := range want {
+		switch is, there := has[key]; {
+		case value != "" && is != value:
+			change[key] = &value
+		case value == "" && there:
+			change[key] = nil
+		}
+	}
+	return change
+}
+
 // Status is what a Patch has of the Node's.
 type Status struct {
 	Capacity    Quantities `json:"capacity,omitempty"`

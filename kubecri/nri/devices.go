@@ -54,23 +54,16 @@ func addDevice(a *api.ContainerAdjustment, spec discovery.DeviceSpec, owner stri
 	return nil
 }
 
-// addRule permits or takes away an access to a device node; none if there are no letters.
+// addRule permits or takes away an access to a device node that was added; none if there are no letters.
 func addRule(a *api.ContainerAdjustment, node *api.LinuxDevice, allow bool, access string) {
 	if access == "" {
 		return
 	}
-	resources(a).Devices = append(resources(a).Devices, &api.LinuxDeviceCgroup{Allow: allow, Type: node.Type,
-		Major: api.Int64(node.Major), Minor: api.Int64(node.Minor), Access: access})
-}
-
-func resources(a *api.ContainerAdjustment) *api.LinuxResources {
-	if a.Linux == nil {
-		a.Linux = &api.LinuxContainerAdjustment{}
-	}
 	if a.Linux.Resources == nil {
 		a.Linux.Resources = &api.LinuxResources{}
 	}
-	return a.Linux.Resources
+	a.Linux.Resources.Devices = append(a.Linux.Resources.Devices, &api.LinuxDeviceCgroup{Allow: allow, Type: node.Type,
+		Major: api.Int64(node.Major), Minor: api.Int64(node.Minor), Access: access})
 }
 
 // without returns the letters of access that are not in other.

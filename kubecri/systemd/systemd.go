@@ -27,20 +27,16 @@ const (
 // systemd passed no sockets. To have passed others only is an error. Closing it
 // leaves the file. Call it once, and early: the numbers of the descriptors must
 // not have been given away.
-func Listener(path string) (net.Listener, error) {
-	files := activation.Files(true)
-	if len(files) == 0 {
-		return nil, nil
+func Listener(path string) (found net.Listener, err error) {
+	passed, err := activation.Listeners()
+	if err != nil || len(passed) == 0 {
+		return nil, err
 	}
 	var others []string
-	var found net.Listener
-	for _, file := range files {
-		l, err := net.FileListener(file) // a copy
-		descriptor := file.Fd()
-		file.Close()
+	for i, l := range passed {
 		switch {
-		case err != nil:
-			others = append(others, fmt.Sprintf("descriptor %d (%v)", descriptor, err))
+		case l == nil:
+			others = append(others, fmt.Sprintf("descriptor %d, which is no socket", 3+i))
 		case found == nil && l.Addr().Network() == "unix" && filepath.Clean(l.Addr().String()) == path:
 			found = l
 		default:

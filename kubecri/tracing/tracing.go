@@ -11,15 +11,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	semconv "go.opentelemetry.io/otel/semconv/v1.39.0"
 	"go.opentelemetry.io/otel/trace"
@@ -99,7 +98,13 @@ func (t *Tracer) Call(ctx context.Context, name string) (context.Context, Span) 
 		return ctx, Span{}
 	}
 	came, _ := metadata.FromIncomingContext(ctx)
-	ctx = propagators.Extract(ctx, carrier(came))
+	carrier := propagation.MapCarrier{}
+	for _, key := range propagators.Fields() {
+		if values := came.Get(key); len(values) > 0 {
+			carrier[key] = values[0]
+		}
+	}
+	ctx = propagators.Extract(ctx, carrier)
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
 	return ctx, Span{span}
 }
@@ -168,20 +173,3 @@ func (s Span) End(err error) {
 	}
 	s.span.End()
 }
-
-// carrier are the metadata that a call came with.
-type carrier metadata.MD
-
-// Get implements propagation.TextMapCarrier.
-func (c carrier) Get(key string) string {
-	if values := metadata.MD(c).Get(key); len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// Set implements propagation.TextMapCarrier; nothing is sent on from here.
-func (c carrier) Set(string, string) {}
-
-// Keys implements propagation.TextMapCarrier.
-func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -242,16 +242,10 @@ func (w *Writer) view(ctx context.Context, owner metav1.OwnerReference) (*view, 
 
 // apply writes the changes, several at a time, and returns those that are written.
 func (w *Writer) apply(ctx context.Context, changes []change) (done []change, err error) {
-	var group errgroup.Group
-	group.SetLimit(parallelWrites)
 	errs := make([]error, len(changes))
-	for i, c := range changes {
-		group.Go(func() error {
-			errs[i] = w.put(ctx, c)
-			return nil
-		})
-	}
-	_ = group.Wait() // errs has them
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), parallelWrites, len(changes), func(i int) {
+		errs[i] = w.put(ctx, changes[i])
+	})
 	for i, err := range errs {
 		if errors.Is(err, errTaken) {
 			w.taken[changes[i].slice.Name] = true

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/install/check"
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
@@ -50,7 +51,7 @@ func newCheckCommand(code *int) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster, err := newCluster(o.kubeconfig, o.nodeName)
+			api, err := connection.NewClients(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ func newCheckCommand(code *int) *cobra.Command {
 			config := check.Config{
 				Verifier: verifier,
 				Node:     o.nodeName, RuntimeEndpoint: o.runtimeEndpoint, Runtime: runtimeapi.NewRuntimeServiceClient(runtime),
-				Server: cluster.server, Kube: cluster.kube, Client: cluster.client, Devices: o.devices,
+				Server: api.Server, Kube: api.Kube, Client: api.Client, Devices: o.devices,
 				Sockets: o.remote.Sockets, Pod: pod,
 			}
 			if start {

@@ -7,19 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/kubeslot/kubeslot/kubecri/connection"
 	"github.com/kubeslot/kubeslot/kubecri/informers"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
-	"github.com/kubeslot/kubeslot/types/client/clientset/versioned"
 	ourscheme "github.com/kubeslot/kubeslot/types/client/clientset/versioned/scheme"
 	"github.com/kubeslot/kubeslot/types/client/restored"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -28,15 +24,12 @@ import (
 // cluster is the API server as this node sees it: clients, and caches that fill
 // when it can be reached.
 type cluster struct {
-	server      string // its URL
+	*connection.Clients
 	node        string // this one's name
-	kube        kubernetes.Interface
-	client      versioned.Interface // of akri.sh and kubeslot.io
 	broadcaster record.EventBroadcaster
 	events      record.EventRecorder
 
 	*informers.Informers
-	restored *restored.Guard
 	*afterRestore
 }
 
@@ -46,11 +39,8 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{
-		server: api.Server, node: node, kube: api.Kube, client: api.Client,
-		restored: api.Restored, afterRestore: &afterRestore{},
-	}
-	c.Informers = informers.New(c.kube, c.client, node)
+	c := &cluster{Clients: api, node: node, Informers: informers.New(api.Kube, api.Client, node),
+		afterRestore: &afterRestore{}}
 	eventScheme := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(eventScheme))
 	utilruntime.Must(ourscheme.AddToScheme(eventScheme))
@@ -62,7 +52,7 @@ func newCluster(kubeconfig, node string) (*cluster, error) {
 // recordEvents sends events from now on, until run has ended; others are lost.
 func (c *cluster) recordEvents() {
 	c.broadcaster.StartStructuredLogging(3)
-	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.kube.CoreV1().Events("")})
+	c.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.Kube.CoreV1().Events("")})
 }
 
 // run keeps the caches filled until ctx is done. It ends the process when the API
@@ -71,11 +61,7 @@ func (c *cluster) recordEvents() {
 func (c *cluster) run(ctx context.Context) {
 	c.Start(ctx.Done())
 	go c.followVersions(ctx)
-	var caches []restored.Cache
-	for _, i := range c.informers() {
-		caches = append(caches, restored.Cache{Resource: i.resource, FieldSelector: i.selector, Informer: i.informer})
-	}
-	if err := c.restored.Run(ctx, c.kube.Discovery().RESTClient(), caches...); err != nil {
+	if err := c.Restored.Run(ctx, c.Kube.Discovery().RESTClient(), c.caches()...); err != nil {
 		logger := klog.FromContext(ctx)
 		if noted := c.noteRestore(); noted != nil {
 			logger.Error(noted, "The next process takes slots at once: other nodes may not have claimed theirs again by then")
@@ -87,20 +73,16 @@ func (c *cluster) run(ctx context.Context) {
 	c.Shutdown()
 }
 
-// namedInformer is an informer and what it is of.
-type namedInformer struct {
-	resource schema.GroupVersionResource
-	selector string // of fields
-	informer cache.SharedIndexInformer
-}
-
-func (c *cluster) informers() []namedInformer {
+// caches are the informers, and what they are of.
+func (c *cluster) caches() []restored.Cache {
 	here := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
-	return []namedInformer{
-		{corev1.SchemeGroupVersion.WithResource("pods"), here, c.Pods.Informer()},
-		{corev1.SchemeGroupVersion.WithResource("nodes"), fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(), c.Nodes.Informer()},
-		{akriv0.SchemeGroupVersion.WithResource("configurations"), "", c.Configurations.Informer()},
-		{v1alpha1.SchemeGroupVersion.WithResource("deviceslices"), here, c.Slices.Informer()},
-		{v1alpha1.SchemeGroupVersion.WithResource("slotclaims"), here, c.Claims.Informer()},
+	this := fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String()
+	ours := v1alpha1.SchemeGroupVersion
+	return []restored.Cache{
+		{Resource: corev1.SchemeGroupVersion.WithResource("pods"), FieldSelector: here, Informer: c.Pods.Informer()},
+		{Resource: corev1.SchemeGroupVersion.WithResource("nodes"), FieldSelector: this, Informer: c.Nodes.Informer()},
+		{Resource: akriv0.SchemeGroupVersion.WithResource("configurations"), Informer: c.Configurations.Informer()},
+		{Resource: ours.WithResource("deviceslices"), FieldSelector: here, Informer: c.Slices.Informer()},
+		{Resource: ours.WithResource("slotclaims"), FieldSelector: here, Informer: c.Claims.Informer()},
 	}
 }

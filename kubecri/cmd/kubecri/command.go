@@ -69,12 +69,12 @@ func newCommand(args []string, code *int) *cobra.Command {
 	groups := o.flags()
 	addFlags(cmd, groups)
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	flags := cmd.Flags()
+	meant := cmd
 	for _, sub := range []*cobra.Command{newCheckCommand(code), newDiscoverCommand(),
 		load.NewPluginCommand(load.Devices, code)} {
 		cmd.AddCommand(sub)
 		if len(args) > 0 && args[0] == sub.Name() {
-			flags = sub.Flags()
+			meant = sub
 		}
 	}
 	for _, sub := range install.Commands(code) {
@@ -87,7 +87,7 @@ func newCommand(args []string, code *int) *cobra.Command {
 		}
 	}
 	cmd.SetFlagErrorFunc(flagError)
-	ignored = setArgs(cmd, flags, args)
+	ignored = setArgs(cmd, meant, args)
 	return cmd
 }
 

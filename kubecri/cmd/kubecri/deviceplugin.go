@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/klog/v2"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -43,8 +42,7 @@ func (o *devicePluginOptions) complete(bad func(flag string, err error)) {
 
 // dialPodResources connects to the kubelet's pod-resources once it is used.
 func (o *devicePluginOptions) dialPodResources() (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix://"+path(o.podResources), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(proxy.MaxMessageBytes)))
+	conn, err := proxy.Dial(o.podResources)
 	if err != nil {
 		return nil, fmt.Errorf("--kubelet-pod-resources-socket: %w", err)
 	}

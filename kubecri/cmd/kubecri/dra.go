@@ -11,7 +11,7 @@ import (
 // addDRA adds the DRA driver, which is the same in each mode.
 func (n *node) addDRA(o *options) error {
 	driver, err := dra.New(dra.Config{
-		Node: o.nodeName, Kube: n.cluster.kube, Claims: n.claims, Configurations: n.cluster.Configurations,
+		Node: o.nodeName, Kube: n.cluster.Kube, Claims: n.claims, Configurations: n.cluster.Configurations,
 		Slices: n.cluster.Slices, Pods: n.cluster.Pods,
 		Device: func(ctx context.Context, instance string) (discovery.Device, error) {
 			ctx, cancel := context.WithTimeout(ctx, o.deviceTimeout)

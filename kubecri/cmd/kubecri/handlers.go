@@ -144,7 +144,7 @@ func (o *options) newAgent(ctx context.Context, c *cluster, numbers *metrics.Met
 	if err != nil {
 		return nil, nil, err
 	}
-	config.NodeName, config.Client, config.KubeClient, config.Recorder = o.nodeName, c.client, c.kube, c.events
+	config.NodeName, config.Client, config.KubeClient, config.Recorder = o.nodeName, c.Client, c.Kube, c.events
 	config.Configurations, config.Nodes = c.Configurations, c.Nodes
 	config.Slices, config.SliceWritten = c.Slices, c.SliceWritten
 	config.Registry, config.NoEndpoints = registry, server == nil

@@ -68,7 +68,7 @@ func TestHolders(t *testing.T) {
 // Holders are not known before the node's pods are, and each change of them is followed.
 func TestFollowHolders(t *testing.T) {
 	kube := fake.NewClientset(podWith(func(*corev1.Pod) {}))
-	c := &cluster{node: "node-a", kube: kube, Informers: informers.New(kube, ourfake.NewSimpleClientset(), "node-a")}
+	c := &cluster{node: "node-a", Informers: informers.New(kube, ourfake.NewSimpleClientset(), "node-a")}
 	if _, ok := c.holders(); ok {
 		t.Error("holders are known before any pod is")
 	}

@@ -40,8 +40,6 @@ type options struct {
 	nriSocket, nriName, nriIndex string
 
 	listen          string
-	listenSet       func() bool // on the command line
-	runtimeSet      func() bool // likewise
 	runtimeEndpoint string
 	imageEndpoint   string // "": the runtime's
 	drainTimeout    time.Duration
@@ -58,7 +56,6 @@ type options struct {
 	variableNamespaces []string
 
 	devices        string
-	devicesSet     func() bool // on the command line
 	devicesPolicy  load.Policy
 	devicesTimeout time.Duration
 	remote         remote.Options // device plugins that are processes of their own
@@ -74,7 +71,8 @@ type options struct {
 	devicePlugin      devicePluginOptions
 
 	logging *logsapi.LoggingConfiguration
-	args    []string // those that the flags are of
+	args    []string               // those that the flags are of
+	given   func(flag string) bool // on the command line
 }
 
 func newOptions() *options {
@@ -103,8 +101,6 @@ func (o *options) flags() cliflag.NamedFlagSets {
 		"With --mode=nri: the name to register by, which the runtime's default validator may require.")
 	plugin.StringVar(&o.nriIndex, "nri-plugin-index", "50",
 		"With --mode=nri: the place among the runtime's plugins, two digits.")
-	o.listenSet = func() bool { return cri.Changed("listen") }
-	o.runtimeSet = func() bool { return cri.Changed("runtime-endpoint") }
 	cluster := groups.FlagSet("cluster")
 	cluster.StringVar(&o.nodeName, "node-name", "",
 		"Name of this node's Node object. (default --hostname-override or the host's name, in lower case as the kubelet's)")
@@ -139,7 +135,7 @@ func (o *options) flags() cliflag.NamedFlagSets {
 	plugins.StringSliceVar(&o.variableNamespaces, "device-variable-namespaces", []string{"kube-system"},
 		"Namespaces whose pods may ask the runtime for devices past the scheduler, by a variable that belongs to a device plugin, such as NVIDIA_VISIBLE_DEVICES; * for all. Privileged containers may anyway; in all others the variable gives none, unless the plugin gives them devices.")
 	o.remote.AddFlags(plugins)
-	o.devicesSet = func() bool { return plugins.Changed("cridevices") }
+	o.given = func(flag string) bool { return cri.Changed(flag) || plugins.Changed(flag) }
 	operations := groups.FlagSet("operations")
 	operations.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:10349",
 		"Where to serve /metrics, /healthz and /readyz: on the loopback over HTTP and to whoever can connect, elsewhere over HTTPS, with /metrics for those alone whom the API server allows to get it. \"0\" serves nothing.")
@@ -176,13 +172,13 @@ func (o *options) complete() error {
 	default:
 		bad("mode", fmt.Errorf("%q: want %s, %s or %s", o.mode, modeProxy, modeNRI, modeDevicePlugin))
 	}
-	if !o.listenSet() || o.imageEndpoint == "" {
-		endpoints, err := o.kubelet.endpoints()
+	if !o.given("listen") || o.imageEndpoint == "" {
+		endpoints, err := o.kubelet.Configuration("")
 		bad("config", err)
 		switch {
-		case o.mode != modeProxy && !o.runtimeSet(): // the kubelet talks to the runtime itself
+		case o.mode != modeProxy && !o.given("runtime-endpoint"): // the kubelet talks to the runtime itself
 			o.runtimeEndpoint = cmp.Or(endpoints.Runtime, o.runtimeEndpoint)
-		case o.mode == modeProxy && !o.listenSet():
+		case o.mode == modeProxy && !o.given("listen"):
 			o.listen = cmp.Or(endpoints.Runtime, o.listen)
 		}
 		o.imageEndpoint = cmp.Or(o.imageEndpoint, endpoints.Images)
@@ -206,7 +202,7 @@ func (o *options) complete() error {
 		errs = append(errs, fmt.Errorf("--listen and --runtime-endpoint are both %s: kubecri stands between the two, and the kubelet's containerRuntimeEndpoint is where kubecri listens", listen))
 	}
 	if o.nodeName == "" {
-		name, err := nodeutil.GetHostname(o.kubelet.hostnameOverride)
+		name, err := nodeutil.GetHostname(o.kubelet.HostnameOverride)
 		bad("node-name", err)
 		o.nodeName = name
 	}
@@ -232,7 +228,7 @@ func (o *options) complete() error {
 	if o.tracing.Node = o.nodeName; o.tracing.Endpoint != "" {
 		bad("tracing-*", o.tracing.Validate())
 	}
-	if o.devicesSet() {
+	if o.given("cridevices") {
 		_, err := os.ReadDir(o.devices)
 		bad("cridevices", err)
 	}

@@ -136,7 +136,7 @@ func TestKubeletsArguments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o, cmd := newOptions(), &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
 			addFlags(cmd, o.flags())
-			setArgs(cmd, cmd.Flags(), append(test.args, "--kubelet-args-compat"))
+			setArgs(cmd, cmd, append(test.args, "--kubelet-args-compat"))
 			if err := cmd.Execute(); err != nil {
 				t.Fatal(err)
 			}

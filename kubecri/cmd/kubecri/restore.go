@@ -139,7 +139,7 @@ func (a *afterRestore) over(ctx context.Context) error {
 
 // believable waits until a slot that the API server has no claim of is free.
 func (c *cluster) believable(ctx context.Context) error {
-	if err := c.restored.Settled(ctx); err != nil {
+	if err := c.Restored.Settled(ctx); err != nil {
 		return err
 	}
 	return c.over(ctx)
@@ -149,7 +149,7 @@ func (c *cluster) believable(ctx context.Context) error {
 func (c *cluster) followVersions(ctx context.Context) {
 	this := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, c.node).String(), Limit: 1}
 	c.follow(ctx, func(ctx context.Context) (string, error) {
-		list, err := c.kube.CoreV1().Nodes().List(ctx, this)
+		list, err := c.Kube.CoreV1().Nodes().List(ctx, this)
 		if err != nil {
 			return "", fmt.Errorf("list nodes: %w", err)
 		}

@@ -63,14 +63,6 @@ func run(ctx context.Context, o *options) error {
 	return runProxy(ctx, o, runtime)
 }
 
-// newTracer makes what --tracing-endpoint says; nil for none.
-func newTracer(ctx context.Context, o *options) (*tracing.Tracer, error) {
-	if o.tracing.Endpoint == "" {
-		return nil, nil
-	}
-	return tracing.New(ctx, o.tracing)
-}
-
 // node is all that works beside the door by which containers come: the proxy, the NRI plugin, or the
 // kubelet's device plugins.
 type node struct {
@@ -99,19 +91,20 @@ type node struct {
 
 // newNode makes what is the same in each mode, which adds claims.
 func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn) (*node, error) {
-	tracer, err := newTracer(ctx, o)
-	if err != nil {
-		return nil, err
-	}
 	cluster, err := newCluster(o.kubeconfig, o.nodeName)
 	if err != nil {
 		return nil, err
 	}
 	cluster.afterRestore = readRestore(ctx, o.stateDir)
-	n := &node{runtime: runtime, cri: runtimeapi.NewRuntimeServiceClient(runtime), cluster: cluster, tracer: tracer,
+	n := &node{runtime: runtime, cri: runtimeapi.NewRuntimeServiceClient(runtime), cluster: cluster,
 		metrics: metrics.New(registry{}), allowed: o.discovery.allowed}
+	if o.tracing.Endpoint != "" {
+		if n.tracer, err = tracing.New(ctx, o.tracing); err != nil {
+			return nil, err
+		}
+	}
 	n.works = append(n.works, cluster.run)
-	n.node, err = nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.kube, Nodes: cluster.Nodes,
+	n.node, err = nodewriter.New(nodewriter.Config{Node: o.nodeName, Client: cluster.Kube, Nodes: cluster.Nodes,
 		Interval: o.advertiseInterval, Metrics: n.metrics})
 	if err != nil {
 		return nil, err
@@ -144,7 +137,7 @@ func newNode(ctx context.Context, o *options, runtime *grpc.ClientConn) (*node, 
 // claimsConfig is that of the node's claims, as far as it is the same in each mode.
 func (n *node) claimsConfig(o *options) claims.Config {
 	return claims.Config{
-		Node: o.nodeName, Client: n.cluster.client, Claims: n.cluster.Claims, Pods: n.cluster.Pods,
+		Node: o.nodeName, Client: n.cluster.Client, Claims: n.cluster.Claims, Pods: n.cluster.Pods,
 		Configurations: n.cluster.Configurations, Nodes: n.cluster.Nodes, Runtime: n.cri, Events: n.cluster.events,
 		Believable: n.cluster.believable, HeldChanged: n.agent.HeldChanged,
 		Checkpoint: filepath.Join(o.stateDir, cleanup.CheckpointFile), Metrics: n.metrics, Tracer: n.tracer,
@@ -167,7 +160,7 @@ func (n *node) device(ctx context.Context, instance string) (discovery.Device, e
 // work runs the node until ctx is done and serve, which gets ctx, has returned.
 func (n *node) work(ctx context.Context, o *options, e health.Endpoints, alive func(context.Context) error, serve func(context.Context) error) error {
 	logger := klog.FromContext(ctx)
-	e, err := secured(ctx, e, o, n.cluster.kube, n.metrics)
+	e, err := secured(ctx, e, o, n.cluster.Kube, n.metrics)
 	if err != nil {
 		return err
 	}

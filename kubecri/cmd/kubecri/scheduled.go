@@ -35,8 +35,8 @@ func newScheduled(ctx context.Context, o *options, runtime *grpc.ClientConn) (*n
 		return nil, err
 	}
 	config := n.claimsConfig(o)
-	config.Namespaces, config.Device = claims.NamespacesOf(cluster.kube), n.agent.Device
-	config.Leases, config.Stopper = cluster.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), n.cri
+	config.Namespaces, config.Device = claims.NamespacesOf(cluster.Kube), n.agent.Device
+	config.Leases, config.Stopper = cluster.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), n.cri
 	config.Grace, config.Resync = o.claimGrace, o.claimResync
 	config.Inspect = func(ctx context.Context, containers []*runtimeapi.Container,
 		sandboxes map[string]*runtimeapi.PodSandbox) map[string]bool {
@@ -72,7 +72,7 @@ func newScheduled(ctx context.Context, o *options, runtime *grpc.ClientConn) (*n
 
 // addPlugins makes the node's device plugins: .so files, and processes that serve sockets.
 func (n *node) addPlugins(ctx context.Context, o *options) error {
-	loaded, bad, err := loadPlugins(ctx, o, n.cluster.kube, n.metrics)
+	loaded, bad, err := loadPlugins(ctx, o, n.cluster.Kube, n.metrics)
 	if err != nil {
 		return err
 	}

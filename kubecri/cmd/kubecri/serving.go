@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	componentmetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // requests to the API server
@@ -153,9 +154,9 @@ func greeted(ctx context.Context, path string) error {
 func (c *cluster) informersSynced() health.Check {
 	return health.Check{Name: "informers", Advice: true, Run: func(context.Context) error {
 		var missing []string
-		for _, i := range c.informers() {
-			if !i.informer.HasSynced() {
-				missing = append(missing, i.resource.GroupResource().String())
+		for _, of := range c.caches() {
+			if !of.Informer.(cache.SharedIndexInformer).HasSynced() {
+				missing = append(missing, of.Resource.GroupResource().String())
 			}
 		}
 		if len(missing) > 0 {

@@ -72,7 +72,10 @@ type checker struct {
 
 	runtimeName    string // and its version; "" where it does not answer
 	serverVersion  string
+	node           *corev1.Node
+	nodeError      error // why node is not known
 	configurations []*akriv0.Configuration
+	claimed        []v1alpha1.SlotClaim       // by this node
 	reached        map[string]v1alpha1.Device // by Instance
 }
 
@@ -87,11 +90,11 @@ func Run(ctx context.Context, out io.Writer, config Config) bool {
 	c.plugins()
 	if c.api(ctx) {
 		c.permissions(ctx)
-		c.versions(ctx)
-		c.required(ctx)
+		c.versions()
+		c.required()
 		known := c.devices(ctx)
 		if known && c.DevicePlugin != nil {
-			c.advertised(ctx)
+			c.advertised()
 		}
 		if known && c.Pod != "" {
 			c.pod(ctx)
@@ -170,18 +173,15 @@ func (c *checker) nri(ctx context.Context) {
 }
 
 // required says whether the runtime requires the plugin, as kubecri has the node say it.
-func (c *checker) required(ctx context.Context) {
+func (c *checker) required() {
 	if c.NRI == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	node, err := c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
-	if err != nil {
-		c.note("NRI", "whether the runtime requires kubecri is not known: get node %s: %v", c.Node, err)
+	if c.nodeError != nil {
+		c.note("NRI", "whether the runtime requires kubecri is not known: get node %s: %v", c.Node, c.nodeError)
 		return
 	}
-	switch _, condition := nodeutil.GetNodeCondition(&node.Status, v1alpha1.StartsWithoutKubecri); {
+	switch _, condition := nodeutil.GetNodeCondition(&c.node.Status, v1alpha1.StartsWithoutKubecri); {
 	case condition == nil:
 		c.note("NRI", "whether the runtime starts containers without their devices while kubecri is away is not "+
 			"known: kubecri sees it when a container is created here (docs/nri.md)")
@@ -200,6 +200,9 @@ func (c *checker) api(ctx context.Context) bool {
 	}
 	c.ok("API", "server %s at %s", version.GitVersion, c.Server)
 	c.serverVersion = version.GitVersion
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c.node, c.nodeError = c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
 	return true
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	v0 "github.com/kubeslot/kubeslot/types/akri/v0"
@@ -72,29 +71,26 @@ func dial(ctx context.Context, socket string) error {
 }
 
 // advertised says what the node's object shows, and what this mode cannot keep.
-func (c *checker) advertised(ctx context.Context) {
+func (c *checker) advertised() {
 	for _, configuration := range c.configurations {
 		if configuration.Spec.Unique() == v0.UniquePerPod {
 			c.note("mode", "Configuration %s/%s has uniqueScope Pod, which device-plugin mode cannot keep: the node has no %s%s",
 				configuration.Namespace, configuration.Name, assignment.ResourcePrefix, configuration.Name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	node, err := c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
-	if err != nil {
-		c.fail("mode", "node %s: %v", c.Node, err)
+	if c.nodeError != nil {
+		c.fail("mode", "node %s: %v", c.Node, c.nodeError)
 		return
 	}
-	if !v1alpha1.ChoosesSlots(node) {
+	if !v1alpha1.ChoosesSlots(c.node) {
 		c.fail("mode", "node %s lacks the label %s=%s, so Kubeslot's scheduler would assign slots there: kubecri has not run here in this mode yet, or may not patch nodes/status",
 			c.Node, v1alpha1.ModeLabel, v1alpha1.ModeDevicePlugin)
 	}
 	var amounts []string
 	for _, configuration := range c.configurations {
 		name := corev1.ResourceName(assignment.ResourcePrefix + configuration.Name)
-		if all, ok := node.Status.Capacity[name]; ok {
-			healthy := node.Status.Allocatable[name]
+		if all, ok := c.node.Status.Capacity[name]; ok {
+			healthy := c.node.Status.Allocatable[name]
 			amounts = append(amounts, fmt.Sprintf("%s %d of %d", name, healthy.Value(), all.Value()))
 		}
 	}
@@ -120,13 +116,8 @@ func (c *checker) allocated(ctx context.Context, pod *corev1.Pod) {
 		return // said before
 	}
 	slots := map[string]string{} // by level, Instance or Configuration, and id
-	claims, err := c.Client.KubeslotV1alpha1().SlotClaims().List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + c.Node})
-	if err != nil {
-		c.fail("pod", "list SlotClaims: %v", err)
-		return
-	}
-	for i := range claims.Items {
-		claim := &claims.Items[i]
+	for i := range c.claimed {
+		claim := &c.claimed[i]
 		name, err := claim.Slot()
 		if err != nil || claim.Spec.NodeName != c.Node || claim.Spec.Pod != nil {
 			continue

@@ -3,11 +3,11 @@ package check
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubeslot/kubeslot/kubecri/agent/reports"
 	"github.com/kubeslot/kubeslot/kubecri/claims"
 	akriv0 "github.com/kubeslot/kubeslot/types/akri/v0"
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -28,10 +28,19 @@ func (c *checker) devices(ctx context.Context) bool {
 	}
 	mine := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.Node).String()}
 	options := mine
-	shared, err := c.discoveredElsewhere(ctx)
-	if err != nil {
-		c.fail("devices", "get node %s, whose labels say what it reaches: %v", c.Node, err)
-		return false
+	shared := map[*akriv0.Configuration]bool{} // of which this node reaches what any node reports
+	for _, configuration := range c.configurations {
+		discovery := configuration.Spec.Discovery
+		if discovery == nil {
+			continue
+		}
+		if c.nodeError != nil {
+			c.fail("devices", "get node %s, whose labels say what it reaches: %v", c.Node, c.nodeError)
+			return false
+		}
+		if labels.SelectorFromSet(discovery.NodeSelector).Matches(labels.Set(c.node.Labels)) {
+			shared[configuration] = true
+		}
 	}
 	if len(shared) > 0 {
 		options = metav1.ListOptions{}
@@ -46,7 +55,7 @@ func (c *checker) devices(ctx context.Context) bool {
 		c.fail("devices", "list SlotClaims: %v. Are the CRDs of deploy/crds applied?", err)
 		return false
 	}
-	c.reached = map[string]v1alpha1.Device{}
+	c.claimed, c.reached = claimed.Items, map[string]v1alpha1.Device{}
 	slots, unschedulable, gone := 0, 0, 0
 	for i := range slices.Items {
 		s := &slices.Items[i].Spec
@@ -59,7 +68,8 @@ func (c *checker) devices(ctx context.Context) bool {
 			}
 			configuration := claims.Owner(c.configurations, d.Configuration.Name)
 			namesake := claims.Owner(c.configurations, d.Instance())
-			if _, known := c.reached[d.Instance()]; known || namesake != nil || !fits(configuration, s.NodeName, &d) {
+			if _, known := c.reached[d.Instance()]; known || namesake != nil || configuration == nil ||
+				!d.CountsFor(reports.Reference(configuration), configuration.Spec.HashDigits(), s.NodeName) {
 				continue
 			}
 			here := s.NodeName == c.Node
@@ -89,33 +99,4 @@ func (c *checker) devices(ctx context.Context) bool {
 		c.note("devices", "%d more are gone, and containers here hold slots of them", gone)
 	}
 	return true
-}
-
-// discoveredElsewhere returns the Configurations of which this node reaches what any
-// node reports.
-func (c *checker) discoveredElsewhere(ctx context.Context) (map[*akriv0.Configuration]bool, error) {
-	found := map[*akriv0.Configuration]bool{}
-	var node *corev1.Node
-	for _, configuration := range c.configurations {
-		discovery := configuration.Spec.Discovery
-		if discovery == nil {
-			continue
-		}
-		if node == nil {
-			var err error
-			if node, err = c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{}); err != nil {
-				return nil, err
-			}
-		}
-		if labels.SelectorFromSet(discovery.NodeSelector).Matches(labels.Set(node.Labels)) {
-			found[configuration] = true
-		}
-	}
-	return found, nil
-}
-
-// fits reports whether a node's report of a device is believed: it is for the
-// Configuration that owns the name, and its hash is what it is to be.
-func fits(owner *akriv0.Configuration, node string, d *v1alpha1.Device) bool {
-	return owner != nil && owner.Namespace == d.Configuration.Namespace && len(d.Hash) == owner.Spec.HashDigits() && d.Check(node) == nil
 }

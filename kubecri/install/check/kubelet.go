@@ -1,9 +1,6 @@
 package check
 
 import (
-	"context"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubeslot/kubeslot/kubecri/install/kubeletargs"
@@ -38,9 +35,11 @@ func FindKubelet(node string) *Kubelet {
 		return &Kubelet{}
 	}
 	k := &Kubelet{PID: p.PID}
-	if k.Endpoint, k.From, k.Err = p.Args.Endpoint(p.Root()); k.Err != nil {
+	configuration, err := p.Args.Configuration(p.Root())
+	if k.Err = err; err != nil {
 		return k
 	}
+	k.Endpoint, k.From = configuration.Endpoint()
 	if k.Changed, k.Err = p.Changed(); k.Err != nil {
 		return k
 	}
@@ -82,15 +81,12 @@ func (c *checker) kubelet() {
 const maxSkew = 3
 
 // versions looks at what is beside this kubecri.
-func (c *checker) versions(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	node, err := c.Kube.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
-	if err != nil {
-		c.fail("versions", "get node %s: %v. Is that its name (--node-name)?", c.Node, err)
+func (c *checker) versions() {
+	if c.nodeError != nil {
+		c.fail("versions", "get node %s: %v. Is that its name (--node-name)?", c.Node, c.nodeError)
 		return
 	}
-	kubelet := node.Status.NodeInfo.KubeletVersion
+	kubelet := c.node.Status.NodeInfo.KubeletVersion
 	c.ok("versions", "kubecri %s, kubelet %s", version.Version(), kubelet)
 	k, err := utilversion.ParseGeneric(kubelet)
 	if err != nil {

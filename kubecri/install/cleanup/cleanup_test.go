@@ -49,10 +49,11 @@ func node() *corev1.Node {
 }
 
 func quickly(t *testing.T) {
-	first, second := usual, devicePlugin
-	usual = patience{time.Millisecond, 5 * time.Millisecond, time.Minute}
-	devicePlugin = patience{time.Millisecond, 100 * time.Millisecond, time.Minute}
-	t.Cleanup(func() { usual, devicePlugin = first, second })
+	first, second, third := usual, devicePlugin, every
+	every = time.Millisecond
+	usual = patience{5 * time.Millisecond, time.Minute}
+	devicePlugin = patience{100 * time.Millisecond, time.Minute}
+	t.Cleanup(func() { usual, devicePlugin, every = first, second, third })
 }
 
 func objects() *fake.Clientset {

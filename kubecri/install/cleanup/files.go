@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubeslot/kubeslot/types/kubeslot/v1alpha1"
@@ -235,38 +236,9 @@ func deadSocket(path string) bool {
 	return errors.Is(err, unix.ECONNREFUSED)
 }
 
-// maxLinks is as the kernel's.
-const maxLinks = 40
-
 // resolve returns where the path is, beneath root, with links followed as a process
 // would whose root directory that is. What does not exist is left as it is. The last
 // element may be a link, and is followed too.
 func resolve(root, path string) (string, error) {
-	rest := strings.Split(filepath.Clean("/"+path), "/")[1:]
-	at := "/"
-	for links := 0; len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
-		target, err := os.Readlink(filepath.Join("/", root, next))
-		if err != nil { // no link, or not there
-			at = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", fmt.Errorf("%s: %w", path, unix.ELOOP)
-		}
-		if filepath.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return filepath.Join("/", root, at), nil
+	return securejoin.SecureJoin(filepath.Join("/", root), path)
 }

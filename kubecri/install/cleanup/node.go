@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubeslot/kubeslot/kubecri/nodewriter"
@@ -24,16 +25,17 @@ import (
 )
 
 // patience is how long Node looks whether the kubelet puts back what was taken away.
-type patience struct{ every, quiet, atMost time.Duration }
+type patience struct{ quiet, atMost time.Duration }
 
 // Tests shorten them.
 var (
+	every = time.Second
 	// usual is for a status that the kubelet was about to write, and had the keys still.
-	usual = patience{time.Second, 2 * time.Second, 30 * time.Second}
+	usual = patience{2 * time.Second, 30 * time.Second}
 	// devicePlugin is for a node whose kubelet knew our resources from device plugins. It
 	// goes on writing them for five minutes after the last one ended
 	// (endpointStopGracePeriod), every ten seconds.
-	devicePlugin = patience{time.Second, 15 * time.Second, 7 * time.Minute}
+	devicePlugin = patience{15 * time.Second, 7 * time.Minute}
 )
 
 // Node removes from the API what kubecri wrote of the node, and returns what it
@@ -51,32 +53,19 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 		}
 		removed = append(removed, what)
 	}
-	mine := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
-
-	reports, err := client.KubeslotV1alpha1().DeviceSlices().List(ctx, mine)
-	if err == nil {
-		for i := range reports.Items {
-			s := &reports.Items[i]
-			if s.Spec.NodeName != node { // fake servers select nothing
-				continue
-			}
-			err := gone(client.KubeslotV1alpha1().DeviceSlices().Delete(ctx, s.Name, metav1.DeleteOptions{}))
-			note("deviceslice "+s.Name, err)
-		}
-	}
+	objects := client.KubeslotV1alpha1()
+	reports, err := objects.DeviceSlices().List(ctx, ofNode(node))
 	errs = append(errs, about("list DeviceSlices of node "+node, gone(err)))
-	claims, err := client.KubeslotV1alpha1().SlotClaims().List(ctx, mine)
-	if err == nil {
-		for i := range claims.Items {
-			c := &claims.Items[i]
-			if c.Spec.NodeName != node {
-				continue
-			}
-			err := gone(client.KubeslotV1alpha1().SlotClaims().Delete(ctx, c.Name, metav1.DeleteOptions{}))
-			note("slotclaim "+c.Name, err)
+	for _, s := range reports.Items {
+		if s.Spec.NodeName == node { // fake servers select nothing
+			note("deviceslice "+s.Name, gone(objects.DeviceSlices().Delete(ctx, s.Name, metav1.DeleteOptions{})))
 		}
 	}
-	errs = append(errs, about("list SlotClaims of node "+node, gone(err)))
+	claims, err := claimsOf(ctx, client, node)
+	errs = append(errs, about("list SlotClaims of node "+node, err))
+	for _, c := range claims {
+		note("slotclaim "+c.Name, gone(objects.SlotClaims().Delete(ctx, c.Name, metav1.DeleteOptions{})))
+	}
 	lease := v1alpha1.NodeLease(node)
 	if err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, lease, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // the Node owns it
 		note("lease "+lease, err)
@@ -88,16 +77,12 @@ func Node(ctx context.Context, kube kubernetes.Interface, client clientset.Inter
 // Claimed says which slots the node has claimed, for a reader to know before Node deletes the claims; ""
 // when there are none. Who uses them is not known here: kubecri, which asked the runtime, runs no more.
 func Claimed(ctx context.Context, client clientset.Interface, node string) string {
-	claims, err := client.KubeslotV1alpha1().SlotClaims().List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
-	if gone(err) != nil {
+	claims, err := claimsOf(ctx, client, node)
+	if err != nil {
 		return fmt.Sprintf("the SlotClaims of node %s cannot be listed: %v", node, err)
 	}
 	var held []string
-	for i := range claims.Items {
-		c := &claims.Items[i]
-		if c.Spec.NodeName != node {
-			continue
-		}
+	for _, c := range claims {
 		who := "pod not known"
 		if seen := c.Annotations[v1alpha1.PodAnnotation]; seen != "" {
 			who = fmt.Sprintf("pod %q", seen) // as a node has written it
@@ -114,6 +99,16 @@ func Claimed(ctx context.Context, client clientset.Interface, node string) strin
 	}
 	return fmt.Sprintf("%d slots are claimed here, and free for pods of other nodes once this is done, even while a container here still uses them: %s. "+
 		"Drain node %s first, and see that `crictl ps` shows no container of these pods", len(held), strings.Join(held, ", "), node)
+}
+
+// claimsOf returns the node's SlotClaims.
+func claimsOf(ctx context.Context, client clientset.Interface, node string) ([]v1alpha1.SlotClaim, error) {
+	list, err := client.KubeslotV1alpha1().SlotClaims().List(ctx, ofNode(node))
+	return slices.DeleteFunc(list.Items, func(c v1alpha1.SlotClaim) bool { return c.Spec.NodeName != node }), gone(err)
+}
+
+func ofNode(node string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 }
 
 func about(what string, err error) error {
@@ -138,102 +133,86 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 	removed = map[string]bool{}
 	began := time.Now()
 	quiet, p := began, usual
-	for {
+	err = wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (done bool, err error) {
 		node, err := kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return removed, nil
+			return true, nil
 		}
 		if err != nil {
-			return removed, fmt.Errorf("get node %s: %w", name, err)
+			return false, fmt.Errorf("get node %s: %w", name, err)
 		}
 		if node.Labels[v1alpha1.ModeLabel] == v1alpha1.ModeDevicePlugin {
 			p = devicePlugin
 		}
 		patch, what := statusPatch(node, false)
-		last := patch == nil && (time.Since(quiet) >= p.quiet || len(removed) == 0 && p == usual)
+		last := patch.IsZero() && (time.Since(quiet) >= p.quiet || len(removed) == 0 && p == usual)
 		if last {
 			patch, what = statusPatch(node, true)
 		}
-		if patch != nil {
-			if !last && time.Since(began) > p.atMost {
-				return removed, fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for "+
-					"it, run there still?", name, strings.Join(what, ", "))
-			}
-			if _, err := kube.CoreV1().Nodes().Patch(ctx, name, apitypes.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); gone(err) != nil {
-				return removed, fmt.Errorf("patch the status of node %s: %w", name, err)
-			}
-			for _, w := range what {
-				removed[w] = true
-			}
-			quiet = time.Now()
+		if patch.IsZero() {
+			return last, nil
 		}
-		if last {
-			return removed, nil
+		if !last && time.Since(began) > p.atMost {
+			return false, fmt.Errorf("node %s: somebody puts %s back: does a kubecri, or a device plugin for "+
+				"it, run there still?", name, strings.Join(what, ", "))
 		}
-		select {
-		case <-ctx.Done():
-			return removed, ctx.Err()
-		case <-time.After(p.every):
+		data, err := json.Marshal(patch)
+		if err == nil {
+			_, err = kube.CoreV1().Nodes().Patch(ctx, name, apitypes.StrategicMergePatchType, data, metav1.PatchOptions{},
+				"status")
 		}
-	}
+		if gone(err) != nil {
+			return false, fmt.Errorf("patch the status of node %s: %w", name, err)
+		}
+		for _, w := range what {
+			removed[w] = true
+		}
+		quiet = time.Now()
+		return last, nil
+	})
+	return removed, err
 }
 
 // statusPatch returns a strategic merge patch that takes what is kubecri's from the node, and
-// what that is; nil when there is nothing. The last one takes the node's mode and the names of device
+// what that is. The last one takes the node's mode and the names of device
 // plugins' resources, too.
-func statusPatch(node *corev1.Node, last bool) (patch []byte, what []string) {
-	ours := map[corev1.ResourceName]bool{}
-	for _, name := range v1alpha1.PluginResources(node) {
-		ours[name] = true
-	}
-	labels, annotations := map[string]*string{}, map[string]*string{}
-	capacity, allocatable := nodewriter.Quantities{}, nodewriter.Quantities{}
-	itsLabels := strings.Split(node.Annotations[v1alpha1.PluginLabelsAnnotation], ",")
-	itsAnnotations := []string{assignment.Annotation, v1alpha1.PluginLabelsAnnotation,
+func statusPatch(node *corev1.Node, last bool) (p nodewriter.Patch, what []string) {
+	labels := strings.Split(node.Annotations[v1alpha1.PluginLabelsAnnotation], ",")
+	annotations := []string{assignment.Annotation, v1alpha1.PluginLabelsAnnotation,
 		v1alpha1.NRIPluginAnnotation, v1alpha1.KubecriNamespaceAnnotation}
 	if last {
-		itsLabels = append(itsLabels, v1alpha1.ModeLabel)
-		itsAnnotations = append(itsAnnotations, v1alpha1.PluginResourcesAnnotation)
+		labels = append(labels, v1alpha1.ModeLabel)
+		annotations = append(annotations, v1alpha1.PluginResourcesAnnotation)
 	}
-	for _, key := range itsLabels {
-		if _, has := node.Labels[key]; has {
-			labels[key] = nil
-			what = append(what, "label "+key)
-		}
+	plugins := v1alpha1.PluginResources(node)
+	resources := func(name corev1.ResourceName) bool {
+		return strings.HasPrefix(string(name), assignment.ResourcePrefix) || slices.Contains(plugins, name)
 	}
-	for _, key := range itsAnnotations {
-		if _, has := node.Annotations[key]; has {
-			annotations[key] = nil
-			what = append(what, "annotation "+key)
-		}
+	among := func(keys []string) func(string) bool {
+		return func(key string) bool { return slices.Contains(keys, key) }
 	}
-	var conditions []any
+	p.Metadata.Labels = without(node.Labels, among(labels), "label", &what)
+	p.Metadata.Annotations = without(node.Annotations, among(annotations), "annotation", &what)
+	p.Status.Capacity = without(node.Status.Capacity, resources, "capacity", &what)
+	p.Status.Allocatable = without(node.Status.Allocatable, resources, "allocatable", &what)
 	for _, c := range node.Status.Conditions {
 		if strings.HasPrefix(string(c.Type), nodewriter.ConditionPrefix) {
-			conditions = append(conditions, map[string]any{"type": c.Type, "$patch": "delete"})
+			p.Status.Conditions = append(p.Status.Conditions, map[string]any{"type": c.Type, "$patch": "delete"})
 			what = append(what, "condition "+string(c.Type))
 		}
 	}
-	take := func(from corev1.ResourceList, list nodewriter.Quantities, label string) {
-		for name := range from {
-			if strings.HasPrefix(string(name), assignment.ResourcePrefix) || ours[name] {
-				list[name] = nil
-				what = append(what, label+" "+string(name))
-			}
+	slices.Sort(what)
+	return p, what
+}
+
+// without returns what removes those of the keys that are ours, and adds them to all.
+func without[V any, K ~string](has map[K]V, ours func(K) bool, kind string, all *[]string) map[K]*V {
+	removed := map[K]*V{}
+	for key := range has {
+		if ours(key) {
+			removed[key] = nil
+			*all = append(*all, kind+" "+string(key))
 		}
 	}
-	take(node.Status.Capacity, capacity, "capacity")
-	take(node.Status.Allocatable, allocatable, "allocatable")
-	if len(what) == 0 {
-		return nil, nil
-	}
-	slices.Sort(what)
-	patch, err := json.Marshal(nodewriter.Patch{
-		Metadata: nodewriter.Metadata{Labels: labels, Annotations: annotations},
-		Status:   nodewriter.Status{Capacity: capacity, Allocatable: allocatable, Conditions: conditions},
-	})
-	if err != nil {
-		panic(err) // strings and nils
-	}
-	return patch, what
+	return removed
 }

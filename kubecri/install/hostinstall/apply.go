@@ -1,6 +1,7 @@
 package hostinstall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubeslot/kubeslot/kubecri/replacefile"
 )
@@ -126,44 +130,35 @@ func (a Applier) await(ctx context.Context, p Plan, unit string, what Await, sin
 	if what == Nothing {
 		return nil
 	}
-	timeout := a.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
+	timeout := cmp.Or(a.Timeout, defaultTimeout)
 	fmt.Fprintf(a.Out, "  waiting %s: %s\n", what, unit)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for {
-		err := a.Ready(ctx, p, unit, what, since)
-		if err == nil {
-			return nil
+	var why error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		why = a.Ready(ctx, p, unit, what, since)
+		if fatal, is := errors.AsType[Fatal](why); is {
+			return false, fatal
 		}
-		if _, fatal := errors.AsType[Fatal](err); fatal {
-			return fmt.Errorf("%s: %w", unit, err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: within %s: %w (journalctl -u %s says more)", unit, timeout, err, unit)
-		case <-time.After(pollInterval):
-		}
+		return why == nil, nil
+	})
+	if _, fatal := errors.AsType[Fatal](err); fatal {
+		return fmt.Errorf("%s: %w", unit, err)
 	}
+	if err != nil {
+		return fmt.Errorf("%s: within %s: %w (journalctl -u %s says more)", unit, timeout, cmp.Or(why, err), unit)
+	}
+	return nil
 }
 
 // change makes the file what it is to be; nil for none. A reader finds the former
 // file or the new one. Somebody else's change since the plan was made is an error.
 func (a Applier) change(path string, before, after *string) error {
-	if path == Program {
-		return a.program(before, after)
-	}
-	now, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	there := err == nil
+	now, err := content(path)
 	switch {
-	case after == nil && !there, after != nil && there && string(now) == *after:
+	case err != nil:
+		return err
+	case ptr.Equal(now, after):
 		return nil
-	case there != (before != nil), there && string(now) != *before:
+	case !ptr.Equal(now, before):
 		return fmt.Errorf("%s was changed by somebody else meanwhile: run this again", path)
 	case after == nil:
 		fmt.Fprintf(a.Out, "  removing %s\n", path)
@@ -172,6 +167,9 @@ func (a Applier) change(path string, before, after *string) error {
 	fmt.Fprintf(a.Out, "  writing %s\n", path)
 	if err := a.Disk.MakeDirectory(filepath.Dir(path), 0o755); err != nil {
 		return err
+	}
+	if path == Program {
+		return a.program(before, after)
 	}
 	return a.Disk.Edit(path, []byte(*after), 0o644)
 }
@@ -182,21 +180,9 @@ func saved(path string) string { return path + ".before" }
 // program puts Executable into place, or back what was there. The one that is
 // replaced may run.
 func (a Applier) program(before, after *string) error {
-	now, err := HashFile(Program)
-	if err != nil {
-		return err
-	}
-	switch {
-	case after == nil && now == "", after != nil && now == *after:
-		return nil
-	case after == nil:
-		fmt.Fprintf(a.Out, "  removing %s\n", Program)
-		return os.Remove(Program)
-	}
 	if old, err := HashFile(saved(Program)); err != nil || old == *after { // undo
 		return errors.Join(err, a.Disk.Rename(saved(Program), Program))
 	}
-	fmt.Fprintf(a.Out, "  writing %s\n", Program)
 	executable, err := os.Open(a.Executable)
 	if err != nil {
 		return err
@@ -207,9 +193,6 @@ func (a Applier) program(before, after *string) error {
 		if err := errors.Join(os.RemoveAll(saved(Program)), os.Link(Program, saved(Program))); err != nil {
 			return err
 		}
-	}
-	if err := a.Disk.MakeDirectory(filepath.Dir(Program), 0o755); err != nil {
-		return err
 	}
 	return a.Disk.Copy(Program, executable, 0o755)
 }

@@ -2,6 +2,7 @@ package hostinstall
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -116,7 +117,7 @@ func (h Host) places() ([]place, error) {
 	for _, file := range h.Kubelet.Config {
 		endpoint, err := kubeletargs.Field(h.Files[file])
 		if err != nil {
-			return nil, refuse("%s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		all = append(all, place{file, false, endpoint})
 	}

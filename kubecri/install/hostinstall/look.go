@@ -43,7 +43,7 @@ func Look(ctx context.Context, kubeletUnit string) (Host, error) {
 	if _, err := os.Stat(systemdRuns); err == nil {
 		h.Systemd = true
 	}
-	if err := h.read(RecordFile, EnvFile, UnitFile, SocketFile); err != nil {
+	if err := h.read(RecordFile, EnvFile, UnitFile, SocketFile, Program); err != nil {
 		return h, err
 	}
 	if text, there := h.Files[RecordFile]; there {
@@ -51,13 +51,6 @@ func Look(ctx context.Context, kubeletUnit string) (Host, error) {
 		if h.Record, err = ParseRecord(text); err != nil {
 			return h, err
 		}
-	}
-	hash, err := HashFile(Program)
-	if err != nil {
-		return h, err
-	}
-	if hash != "" {
-		h.Files[Program] = hash
 	}
 	if !h.Systemd {
 		return h, nil
@@ -104,7 +97,7 @@ func (h *Host) lookAtKubelet(ctx context.Context) error {
 		k.Args = p.Args
 	}
 	k.CommandLine = u.files
-	if k.Config, err = kubeletargs.ConfigFiles(k.Args.Config, k.Args.ConfigDir); err != nil {
+	if k.Config, err = k.Args.Files(""); err != nil {
 		return err
 	}
 	if _, err := os.Stat(kubeletargs.InstanceConfig); err == nil {
@@ -116,14 +109,32 @@ func (h *Host) lookAtKubelet(ctx context.Context) error {
 // read puts the files that are there into h.Files.
 func (h *Host) read(paths ...string) error {
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err == nil {
-			h.Files[path] = string(data)
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		text, err := content(path)
+		if err != nil {
 			return err
+		}
+		if text != nil {
+			h.Files[path] = *text
 		}
 	}
 	return nil
+}
+
+// content is what Host.Files has of a file; nil when it is not there.
+func content(path string) (*string, error) {
+	if path == Program {
+		hash, err := HashFile(path)
+		if hash == "" {
+			return nil, err
+		}
+		return &hash, err
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text := string(data)
+	return &text, err
 }
 
 // unitState is what systemd knows of a unit.

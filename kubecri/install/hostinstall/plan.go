@@ -13,11 +13,6 @@ import (
 	"github.com/kubeslot/kubeslot/kubecri/proxy"
 )
 
-// Refusal is why there is no plan for a host, and what to do about it.
-type Refusal struct{ error }
-
-func refuse(format string, args ...any) error { return Refusal{fmt.Errorf(format, args...)} }
-
 // Change is what is done to a file.
 type Change struct {
 	Path string
@@ -71,7 +66,7 @@ func (p Plan) Empty() bool { return len(p.Stages) == 0 }
 
 // Install plans to put kubecri between the kubelet and its runtime, or beside them
 // when the mode is another than Proxy. What is in place already is no part of the
-// plan. It fails with a Refusal.
+// plan. An error says why there is none, and what to do about it.
 func Install(h Host, w Want) (Plan, error) {
 	if err := h.Check(); err != nil {
 		return Plan{}, err
@@ -110,7 +105,7 @@ func Install(h Host, w Want) (Plan, error) {
 	if w.Program != "" {
 		ours = append(h.changes(map[string]string{Program: w.Program}), ours...)
 	} else if _, there := h.Files[Program]; !there {
-		return Plan{}, refuse("there is no %s: let install put it there", Program)
+		return Plan{}, fmt.Errorf("there is no %s: let install put it there", Program)
 	}
 	unfinished := h.Record != nil && !h.Record.Done
 	if len(ours) == 0 && len(kubelet) == 0 && h.Active && !unfinished && h.Record != nil {
@@ -135,17 +130,17 @@ func (h Host) Check() error {
 	k := h.Kubelet
 	switch {
 	case h.Other != "":
-		return refuse("%s: one of the two is enough, and they would claim and release each other's slots. Remove it first, or keep it off this node", h.Other)
+		return fmt.Errorf("%s: one of the two is enough, and they would claim and release each other's slots. Remove it first, or keep it off this node", h.Other)
 	case h.Distribution != "":
-		return refuse("%s runs the kubelet inside itself, and says itself where the runtime is: use the chart, which installs kubecri as a plugin of the runtime (docs/helm.md, kubecri.runtime.preset)", h.Distribution)
+		return fmt.Errorf("%s runs the kubelet inside itself, and says itself where the runtime is: use the chart, which installs kubecri as a plugin of the runtime (docs/helm.md, kubecri.runtime.preset)", h.Distribution)
 	case !h.Systemd:
-		return refuse("systemd does not run this host (there is no /run/systemd/system): install kubecri as docs/install.md says, under \"By hand\"")
+		return errors.New("systemd does not run this host (there is no /run/systemd/system): install kubecri as docs/install.md says, under \"By hand\"")
 	case !k.Found:
-		return refuse("systemd has no unit %s: name the kubelet's with --kubelet-unit", k.Unit)
+		return fmt.Errorf("systemd has no unit %s: name the kubelet's with --kubelet-unit", k.Unit)
 	case k.Running && k.Program != "":
-		return refuse("the main process of %s is %s, not a kubelet: install kubecri by hand (docs/install.md)", k.Unit, k.Program)
+		return fmt.Errorf("the main process of %s is %s, not a kubelet: install kubecri by hand (docs/install.md)", k.Unit, k.Program)
 	case !k.Running && (h.Record == nil || h.Record.Done):
-		return refuse("%s does not run: start it first, since only a kubelet that works can be seen to go on working", k.Unit)
+		return fmt.Errorf("%s does not run: start it first, since only a kubelet that works can be seen to go on working", k.Unit)
 	}
 	return nil
 }
@@ -155,7 +150,7 @@ func (h Host) before(all []place, w Want) (Record, error) {
 	now := h.endpoint(all)
 	inFile := slices.ContainsFunc(all, func(p place) bool { return p.flag && p.endpoint != "" })
 	if flag := h.Kubelet.Args.RuntimeEndpoint; w.Mode == Proxy && flag != "" && h.Kubelet.Running && !inFile {
-		return Record{}, refuse("the kubelet runs with --container-runtime-endpoint=%s, and none of these files says so: %s. Set it yourself, where the kubelet gets it from, to %s; see docs/install.md",
+		return Record{}, fmt.Errorf("the kubelet runs with --container-runtime-endpoint=%s, and none of these files says so: %s. Set it yourself, where the kubelet gets it from, to %s; see docs/install.md",
 			flag, strings.Join(h.Kubelet.CommandLine, ", "), w.Listen)
 	}
 	r := Record{Mode: w.Mode, Listen: w.Listen, RuntimeEndpoint: w.RuntimeEndpoint, Endpoints: map[string]string{}, Args: h.Kubelet.Args}
@@ -170,17 +165,17 @@ func (h Host) before(all []place, w Want) (Record, error) {
 	if r.RuntimeEndpoint == "" && kubeletargs.SameSocket(now, w.Listen) { // installed by hand
 		r.RuntimeEndpoint = environment(h.Files[EnvFile])["RUNTIME_ENDPOINT"]
 		if r.RuntimeEndpoint == "" {
-			return Record{}, refuse("the kubelet uses %s already, and nothing says which runtime is behind it: name it with --runtime-endpoint", now)
+			return Record{}, fmt.Errorf("the kubelet uses %s already, and nothing says which runtime is behind it: name it with --runtime-endpoint", now)
 		}
 	}
 	r.RuntimeEndpoint = cmp.Or(r.RuntimeEndpoint, now)
 	for _, e := range []string{r.RuntimeEndpoint, w.Listen} {
 		if _, err := proxy.SocketPath(e); err != nil {
-			return Record{}, refuse("%q is no unix socket: want unix:///path", e)
+			return Record{}, fmt.Errorf("%q is no unix socket: want unix:///path", e)
 		}
 	}
 	if kubeletargs.SameSocket(r.RuntimeEndpoint, w.Listen) {
-		return Record{}, refuse("%s is both the runtime's socket and the one where kubecri is to listen: choose another --listen", w.Listen)
+		return Record{}, fmt.Errorf("%s is both the runtime's socket and the one where kubecri is to listen: choose another --listen", w.Listen)
 	}
 	for _, p := range all {
 		if _, known := r.Endpoints[p.file]; !known && !h.ours(p.endpoint, r) {
@@ -210,7 +205,7 @@ func (h Host) redirect(all []place, before Record, listen string) ([]Change, err
 			continue
 		}
 		if vendored(p.file) {
-			return nil, refuse("%s sets --container-runtime-endpoint, and belongs to a package, whose next version would undo a change: override it with `systemctl edit %s`, in /etc", p.file, h.Kubelet.Unit)
+			return nil, fmt.Errorf("%s sets --container-runtime-endpoint, and belongs to a package, whose next version would undo a change: override it with `systemctl edit %s`, in /etc", p.file, h.Kubelet.Unit)
 		}
 		c, err := h.point(p, listen)
 		if err != nil {
@@ -231,7 +226,7 @@ func (h Host) redirect(all []place, before Record, listen string) ([]Change, err
 			return append(changes, c), nil
 		}
 	}
-	return nil, refuse("the kubelet has no --config file that could say where the runtime is: give it --container-runtime-endpoint=%s yourself, and start kubecri.service before it; see docs/install.md", before.RuntimeEndpoint)
+	return nil, fmt.Errorf("the kubelet has no --config file that could say where the runtime is: give it --container-runtime-endpoint=%s yourself, and start kubecri.service before it; see docs/install.md", before.RuntimeEndpoint)
 }
 
 // restore returns the changes that take kubecri out of every place again: what the
@@ -265,13 +260,13 @@ func (h Host) point(p place, endpoint string) (Change, error) {
 	if p.flag {
 		changed := kubeletargs.SetFlag(text, endpoint)
 		if kubeletargs.Flag(changed) != endpoint {
-			return Change{}, refuse("%s: --container-runtime-endpoint stands in a form that this cannot change: set it to %s by hand", p.file, endpoint)
+			return Change{}, fmt.Errorf("%s: --container-runtime-endpoint stands in a form that this cannot change: set it to %s by hand", p.file, endpoint)
 		}
 		return Change{p.file, &text, &changed}, nil
 	}
 	changed, err := kubeletargs.SetField(text, endpoint)
 	if err != nil {
-		return Change{}, refuse("%s: %w", p.file, err)
+		return Change{}, fmt.Errorf("%s: %w", p.file, err)
 	}
 	return Change{p.file, &text, &changed}, nil
 }

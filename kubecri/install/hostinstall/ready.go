@@ -75,25 +75,16 @@ func (h Health) kubelet(ctx context.Context, p Plan, pid int, since time.Time) e
 	if err != nil || !is {
 		return errors.Join(err, fmt.Errorf("its main process %d is no kubelet yet", pid))
 	}
-	if p.Endpoint != "" {
-		endpoint, from, err := process.Args.Endpoint("")
-		if err != nil {
-			return err
-		}
-		if !kubeletargs.SameSocket(endpoint, p.Endpoint) {
-			return Fatal{fmt.Errorf("the kubelet uses %s, as %s says, and not %s", endpoint, from, p.Endpoint)}
-		}
-	}
-	files, err := kubeletargs.ConfigFiles(process.Args.Config, process.Args.ConfigDir)
+	configuration, err := process.Args.Configuration("")
 	if err != nil {
 		return err
 	}
-	address, err := kubeletargs.HealthzAddress(files)
-	if err != nil {
-		return err
+	endpoint, from := configuration.Endpoint()
+	if p.Endpoint != "" && !kubeletargs.SameSocket(endpoint, p.Endpoint) {
+		return Fatal{fmt.Errorf("the kubelet uses %s, as %s says, and not %s", endpoint, from, p.Endpoint)}
 	}
-	if address != "" {
-		if err := healthz(ctx, address); err != nil {
+	if configuration.Healthz != "" {
+		if err := healthz(ctx, configuration.Healthz); err != nil {
 			return err
 		}
 	}

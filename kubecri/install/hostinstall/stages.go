@@ -2,6 +2,7 @@ package hostinstall
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -41,19 +42,19 @@ func (h Host) restartKubelet(changes []Change) Stage {
 // Uninstall plans to point the kubelet at the runtime again, and to take kubecri's
 // unit and its program away. What kubecri wrote elsewhere, on the host and in the API,
 // is package cleanup's affair; the environment file says where that is, and goes last
-// (Forget). runtime is the runtime's endpoint where no record has it, "" for none. It
-// fails with a Refusal.
+// (Forget). runtime is the runtime's endpoint where no record has it, "" for none. An
+// error says why there is none, and what to do about it.
 func Uninstall(h Host, runtime string) (Plan, error) {
 	env := environment(h.Files[EnvFile])
 	_, unit := h.Files[UnitFile]
 	if h.Record == nil && !unit && len(env) == 0 {
-		return Plan{}, refuse("kubecri is not installed here: there is neither %s nor %s", UnitFile, RecordFile)
+		return Plan{}, fmt.Errorf("kubecri is not installed here: there is neither %s nor %s", UnitFile, RecordFile)
 	}
 	switch {
 	case !h.Systemd:
-		return Plan{}, refuse("systemd does not run this host (there is no /run/systemd/system): undo by hand what was done by hand")
+		return Plan{}, errors.New("systemd does not run this host (there is no /run/systemd/system): undo by hand what was done by hand")
 	case !h.Kubelet.Found:
-		return Plan{}, refuse("systemd has no unit %s: name the kubelet's with --kubelet-unit", h.Kubelet.Unit)
+		return Plan{}, fmt.Errorf("systemd has no unit %s: name the kubelet's with --kubelet-unit", h.Kubelet.Unit)
 	}
 	all, err := h.places()
 	if err != nil {
@@ -65,7 +66,7 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	}
 	before.RuntimeEndpoint = cmp.Or(runtime, before.RuntimeEndpoint)
 	if before.Listen == "" || before.RuntimeEndpoint == "" {
-		return Plan{}, refuse("%s does not say LISTEN and RUNTIME_ENDPOINT, and there is no %s: name the runtime's socket with --runtime-endpoint, and kubecri's with LISTEN= in that file", EnvFile, RecordFile)
+		return Plan{}, fmt.Errorf("%s does not say LISTEN and RUNTIME_ENDPOINT, and there is no %s: name the runtime's socket with --runtime-endpoint, and kubecri's with LISTEN= in that file", EnvFile, RecordFile)
 	}
 	p := Plan{Title: "Uninstall kubecri", Listen: before.Listen, RuntimeEndpoint: before.RuntimeEndpoint, Environment: env}
 	kubelet, err := h.restore(all, before)
@@ -75,7 +76,7 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	p.Endpoint = h.endpoint(all)
 	if kubeletargs.SameSocket(p.Endpoint, before.Listen) {
 		files := strings.Join(append(h.Kubelet.CommandLine, h.Kubelet.Config...), ", ")
-		return Plan{}, refuse("the kubelet would still use %s: something else than %s says so. Set it to %s there, "+
+		return Plan{}, fmt.Errorf("the kubelet would still use %s: something else than %s says so. Set it to %s there, "+
 			"and restart the kubelet", p.Endpoint, files, before.RuntimeEndpoint)
 	}
 	if h.Record != nil && (h.Record.Done || len(kubelet) > 0) {
@@ -120,7 +121,7 @@ func envFile(now string, w Want, runtime string) (string, error) {
 		args = *w.Args
 	}
 	if strings.ContainsAny(args, "\"'\\\n") {
-		return "", refuse("arguments of kubecri with quotes, backslashes or line ends are not for a command line that systemd splits at blanks: %q", args)
+		return "", fmt.Errorf("arguments of kubecri with quotes, backslashes or line ends are not for a command line that systemd splits at blanks: %q", args)
 	}
 	words := slices.DeleteFunc(strings.Fields(args), func(arg string) bool { return strings.HasPrefix(arg, modeFlag) })
 	if w.Mode != Proxy {

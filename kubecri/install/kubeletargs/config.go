@@ -12,56 +12,79 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configuration is what is taken from a KubeletConfiguration. The rest is read
-// past, fields that are yet to be invented too.
-type configuration struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+// DefaultEndpoint is the kubelet's own default for the runtime's socket.
+const DefaultEndpoint = "unix:///run/containerd/containerd.sock"
 
-	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
-	ImageServiceEndpoint     string `json:"imageServiceEndpoint"`
-	HealthzBindAddress       string `json:"healthzBindAddress"`
-	HealthzPort              *int   `json:"healthzPort"`
+// SameSocket compares endpoints, with or without unix://; /var/run is /run.
+func SameSocket(a, b string) bool { return socket(a) == socket(b) }
+
+func socket(endpoint string) string {
+	path := filepath.Clean(strings.TrimPrefix(endpoint, "unix://"))
+	if rest, ok := strings.CutPrefix(path, "/var/run/"); ok {
+		return "/run/" + rest
+	}
+	return path
 }
 
-// Endpoints are where a kubelet expects CRI; "" where its configuration says
-// nothing.
-type Endpoints struct {
+// Configuration is what a kubelet's command line and files say; "" for what they do not say.
+type Configuration struct {
 	Runtime string // containerRuntimeEndpoint
+	from    string // what says so
 	Images  string // imageServiceEndpoint; a kubelet without uses the runtime's
+	// Healthz is where it serves /healthz, as host:port; "" when it does not. Flags of the kubelet that say
+	// otherwise are deprecated, and not looked at.
+	Healthz string
 }
 
-// ReadEndpoints returns the endpoints that a kubelet with this --config and
-// --config-dir would use. As in the kubelet the directory's files *.conf count in the
-// order of their names, over the file. Either path may be empty.
-func ReadEndpoints(file, dir string) (Endpoints, error) {
-	files, err := ConfigFiles(file, dir)
+// Endpoint returns where the kubelet expects the runtime, and what says so: a flag, a file, or its default.
+func (c Configuration) Endpoint() (endpoint, from string) {
+	return cmp.Or(c.Runtime, DefaultEndpoint), cmp.Or(c.from, "the kubelet's default")
+}
+
+// Configuration reads the files of a kubelet with these arguments. root is put before their paths, "" for none.
+func (a Arguments) Configuration(root string) (c Configuration, err error) {
+	files, err := a.Files(root)
 	if err != nil {
-		return Endpoints{}, err
+		return Configuration{}, err
 	}
-	var endpoints Endpoints
+	host, port := "127.0.0.1", 10248 // the kubelet's defaults
 	for _, path := range files {
-		c, err := readConfiguration(path)
+		f, err := readFile(path)
 		if err != nil {
-			return Endpoints{}, err
+			return Configuration{}, err
 		}
-		endpoints.Runtime = cmp.Or(c.ContainerRuntimeEndpoint, endpoints.Runtime)
-		endpoints.Images = cmp.Or(c.ImageServiceEndpoint, endpoints.Images)
+		if f.ContainerRuntimeEndpoint != "" {
+			c.Runtime, c.from = f.ContainerRuntimeEndpoint, strings.TrimPrefix(path, root)
+		}
+		c.Images = cmp.Or(f.ImageServiceEndpoint, c.Images)
+		host = cmp.Or(f.HealthzBindAddress, host)
+		if f.HealthzPort != nil {
+			port = *f.HealthzPort
+		}
 	}
-	return endpoints, nil
+	if a.RuntimeEndpoint != "" {
+		c.Runtime, c.from = a.RuntimeEndpoint, "its flag --container-runtime-endpoint"
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if port != 0 {
+		c.Healthz = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	return c, nil
 }
 
-// ConfigFiles lists the files that a kubelet with this --config and --config-dir
-// reads, the one that wins last. Either path may be empty.
-func ConfigFiles(file, dir string) ([]string, error) {
-	var files []string
-	if file != "" {
-		files = append(files, file)
+// Files lists the files of configuration that a kubelet with these arguments reads, the one that wins last: its
+// --config, and as in the kubelet those of its --config-dir named *.conf, in the order of their names. root is put
+// before their paths, "" for none.
+func (a Arguments) Files(root string) (files []string, err error) {
+	if a.Config != "" {
+		files = append(files, root+a.Config)
 	}
-	if dir == "" {
+	if a.ConfigDir == "" {
 		return files, nil
 	}
-	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+	err = filepath.WalkDir(root+a.ConfigDir, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
 			files = append(files, path)
 		}
@@ -73,41 +96,27 @@ func ConfigFiles(file, dir string) ([]string, error) {
 	return files, nil
 }
 
-// HealthzAddress returns where a kubelet with these files of configuration serves
-// /healthz, as host:port; "" when it does not. Flags of the kubelet that say
-// otherwise are deprecated, and not looked at.
-func HealthzAddress(files []string) (string, error) {
-	host, port := "127.0.0.1", 10248 // the kubelet's defaults
-	for _, path := range files {
-		c, err := readConfiguration(path)
-		if err != nil {
-			return "", err
-		}
-		host = cmp.Or(c.HealthzBindAddress, host)
-		if c.HealthzPort != nil {
-			port = *c.HealthzPort
-		}
-	}
-	if port == 0 {
-		return "", nil
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(port)), nil
+// file is what is taken from a KubeletConfiguration. The rest is read past, fields that are yet to be invented too.
+type file struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+	ImageServiceEndpoint     string `json:"imageServiceEndpoint"`
+	HealthzBindAddress       string `json:"healthzBindAddress"`
+	HealthzPort              *int   `json:"healthzPort"`
 }
 
-func readConfiguration(path string) (configuration, error) {
+func readFile(path string) (f file, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return configuration{}, fmt.Errorf("read the kubelet's configuration: %w", err)
+		return f, fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	var c configuration
-	if err := yaml.Unmarshal(data, &c); err != nil {
-		return c, fmt.Errorf("%s is not a KubeletConfiguration: %w", path, err)
+	if err := yaml.Unmarshal(data, &f); err != nil {
+		return f, fmt.Errorf("%s is not a KubeletConfiguration: %w", path, err)
 	}
-	if c.Kind != "KubeletConfiguration" || !strings.HasPrefix(c.APIVersion, "kubelet.config.k8s.io/") {
-		return c, fmt.Errorf("%s is not a KubeletConfiguration: it is %q of %q", path, c.Kind, c.APIVersion)
+	if f.Kind != "KubeletConfiguration" || !strings.HasPrefix(f.APIVersion, "kubelet.config.k8s.io/") {
+		return f, fmt.Errorf("%s is not a KubeletConfiguration: it is %q of %q", path, f.Kind, f.APIVersion)
 	}
-	return c, nil
+	return f, nil
 }

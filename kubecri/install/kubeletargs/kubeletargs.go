@@ -13,6 +13,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 var (
@@ -40,57 +43,74 @@ func parse(text string) map[string]bool {
 // Flags returns the names of the flags of the kubelet that this was made for.
 func Flags() []string { return slices.Collect(maps.Keys(flags)) }
 
-// Ignored are the flags that were passed over, without dashes and values.
+// Ignored are the flags that are passed over, without dashes and values.
 type Ignored struct {
 	Kubelet []string // flags of today's kubelet
 	Past    []string // flags of former kubelets
 	Unknown []string // neither: of a newer kubelet, or misspelt
 }
 
-// Split takes out of args the flags that ours does not know; ours says of a name
-// without dashes whether it is known and whether its value may be the next
-// argument. The value of an unknown flag is what follows "=", or the next
-// argument if that does not begin with a dash; a flag that is known to take no
-// value has none. Order is kept, and what follows "--" stays as it is.
-func Split(args []string, ours func(name string) (known, takesValue bool)) (kept []string, ignored Ignored) {
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		if arg == "--" {
-			return append(kept, args[i:]...), ignored
-		}
-		text, long := strings.CutPrefix(arg, "--")
-		if !long { // a word, or short flags, of which the kubelet has only ours
-			kept = append(kept, arg)
-			continue
-		}
-		name, _, hasValue := strings.Cut(text, "=")
-		name = strings.ReplaceAll(name, "_", "-") // both spellings are the kubelet's
-		next := !hasValue && i+1 < len(args)
-		if known, takesValue := ours(name); known {
-			kept = append(kept, arg)
-			if next && takesValue {
-				i++
-				kept = append(kept, args[i])
-			}
-			continue
-		}
-		if ignored.add(name) && next && !strings.HasPrefix(args[i+1], "-") {
-			i++
-		}
+// Ignore adds the flags of kubelets to a set, which is to take unknown ones, too, and returns which of the arguments
+// are passed over.
+func Ignore(set *pflag.FlagSet, args []string) (ignored Ignored) {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
 	}
-	return kept, ignored
+	for _, arg := range args {
+		text, long := strings.CutPrefix(arg, "--")
+		name, _, _ := strings.Cut(text, "=")
+		name = strings.ReplaceAll(name, "_", "-") // both spellings are the kubelet's
+		if !long || name == "help" || set.Lookup(name) != nil {
+			continue // a word, or ours; cobra adds help later
+		}
+		kind := &ignored.Unknown
+		if _, is := flags[name]; is {
+			kind = &ignored.Kubelet
+		} else if _, was := pastFlags[name]; was {
+			kind = &ignored.Past
+		}
+		*kind = append(*kind, name)
+	}
+	addTo(set)
+	return ignored
 }
 
-// add files a flag and reports whether it may take a value.
-func (ig *Ignored) add(name string) (mayTakeValue bool) {
-	if takes, ok := flags[name]; ok {
-		ig.Kubelet = append(ig.Kubelet, name)
-		return takes
+// Arguments are what a kubelet's command line says of the things that concern
+// kubecri; "" for what it does not say.
+type Arguments struct {
+	Config, ConfigDir string
+	RuntimeEndpoint   string
+	HostnameOverride  string
+	Kubeconfig        string
+}
+
+// ParseArguments reads a kubelet's command line without the program's name.
+func ParseArguments(args []string) (a Arguments) {
+	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	set.ParseErrorsAllowlist.UnknownFlags = true
+	for name, value := range map[string]*string{
+		"config": &a.Config, "config-dir": &a.ConfigDir, "container-runtime-endpoint": &a.RuntimeEndpoint,
+		"hostname-override": &a.HostnameOverride, "kubeconfig": &a.Kubeconfig,
+	} {
+		set.StringVar(value, name, "", "")
 	}
-	if takes, ok := pastFlags[name]; ok {
-		ig.Past = append(ig.Past, name)
-		return takes
+	addTo(set)
+	_ = set.Parse(args) // what it cannot read keeps no kubelet from running
+	return a
+}
+
+// addTo adds the flags of kubelets that a set does not have, without a meaning.
+func addTo(set *pflag.FlagSet) {
+	for _, list := range []map[string]bool{flags, pastFlags} {
+		for name, takesValue := range list {
+			if set.Lookup(name) != nil {
+				continue
+			}
+			set.String(name, "", "")
+			if !takesValue {
+				set.Lookup(name).NoOptDefVal = "true"
+			}
+		}
 	}
-	ig.Unknown = append(ig.Unknown, name)
-	return true
 }

@@ -30,7 +30,8 @@ func process(t *testing.T, proc string, pid int, after time.Duration, args ...st
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))
 	write(t, filepath.Join(dir, "cmdline"), strings.Join(args, "\x00")+"\x00")
-	write(t, filepath.Join(dir, "stat"), fmt.Sprintf("%d (a) b) S 1%s %d 0", pid, strings.Repeat(" 0", 17), after/(10*time.Millisecond)))
+	write(t, filepath.Join(dir, "stat"), fmt.Sprintf("%d (a) b) S 1%s %d%s", pid, strings.Repeat(" 0", 17), after/(10*time.Millisecond),
+		strings.Repeat(" 0", 30)))
 }
 
 func write(t *testing.T, path, text string) {
@@ -45,12 +46,11 @@ func write(t *testing.T, path, text string) {
 
 func TestRunning(t *testing.T) {
 	proc := t.TempDir()
-	write(t, filepath.Join(proc, "stat"), "cpu 1 2\nbtime 1000000\n")
+	write(t, filepath.Join(proc, "stat"), "cpu 1 2 3 4 5 6 7 8 9 10\nbtime 1000000\n")
 	write(t, filepath.Join(proc, "self/cmdline"), "kubelet\x00")
 	process(t, proc, 1, 0, "/sbin/init")
 	process(t, proc, 20, 90*time.Second, "/usr/bin/kubelet", "--hostname-override=node-a", "--config=/c")
-	process(t, proc, 21, time.Hour, "hyperkube", "kubelet", "--hostname-override=Node-B")
-	process(t, proc, 22, time.Hour, "hyperkube", "apiserver")
+	process(t, proc, 21, time.Hour, "kubelet", "--hostname-override=Node-B")
 	process(t, proc, 23, time.Hour, "vi", "kubelet")
 	process(t, proc, 24, time.Hour) // a thread of the kernel
 	all, err := Running(proc)
@@ -87,17 +87,18 @@ func TestEndpoint(t *testing.T) {
 		{Arguments{Config: "/c", ConfigDir: "/d"}, "unix:///a", "/d/a.conf"},
 		{Arguments{ConfigDir: "/d", RuntimeEndpoint: "/f"}, "/f", "--container-runtime-endpoint"},
 	} {
-		endpoint, from, err := test.args.Endpoint(root)
+		configuration, err := test.args.Configuration(root)
+		endpoint, from := configuration.Endpoint()
 		if err != nil || endpoint != test.endpoint || !strings.Contains(from, test.from) || strings.Contains(from, root) {
 			t.Errorf("%+v: %s from %s, %v", test.args, endpoint, from, err)
 		}
 	}
-	if _, _, err := (Arguments{Config: "/none"}).Endpoint(root); err == nil {
+	if _, err := (Arguments{Config: "/none"}).Configuration(root); err == nil {
 		t.Error("a file that is not there")
 	}
 }
 
-func TestHealthzAddress(t *testing.T) {
+func TestHealthz(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "127.0.0.1:10248",
 		"healthzPort: 0\n":              "",
@@ -107,8 +108,8 @@ func TestHealthzAddress(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "c")
 		write(t, file, header+text)
-		if got, err := HealthzAddress([]string{file}); got != want || err != nil {
-			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		if got, err := (Arguments{Config: file}).Configuration(""); got.Healthz != want || err != nil {
+			t.Errorf("%q: %q, %v, want %q", text, got.Healthz, err, want)
 		}
 	}
 }
