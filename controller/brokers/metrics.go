@@ -49,7 +49,8 @@ var withheld = prometheus.NewDesc("kubeslot_controller_brokers_withheld",
 // Withheld is what the reconciler does not make because of limits.
 func (r *Reconciler) Withheld() prometheus.Collector { return r.limits.Metric(withheld) }
 
-var podCount = prometheus.NewDesc("akri_broker_pod_count", "Broker pods that are scheduled and have not ended, by Configuration and node.", []string{"configuration", "node"}, nil)
+var podCount = prometheus.NewDesc("akri_broker_pod_count", "Broker pods that are scheduled and have not ended, by "+
+	"Configuration and node.", []string{"configuration", "node"}, nil)
 
 // PodCount counts broker pods that are scheduled and have not ended, as Akri's metric
 // of the name does. It reads the cache's store: a list would copy each pod, for every scrape.

@@ -56,7 +56,8 @@ func (p Platform) Archive() string {
 
 // Build builds the executable for the platform, as build says but for its OS and
 // Architecture, in a folder, and returns it and its archive.
-func Build(ctx context.Context, p Platform, build gobuild.Program, folder string, license []byte) (executable, packed []byte, err error) {
+func Build(ctx context.Context, p Platform, build gobuild.Program, folder string, license []byte) (executable,
+	packed []byte, err error) {
 	build.OS, build.Architecture = p.OS, p.Arch
 	file := filepath.Join(folder, p.Program())
 	if err := build.Build(ctx, file); err != nil {

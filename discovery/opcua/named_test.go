@@ -125,7 +125,8 @@ func TestNoServerNamesAnAddressOfThisNode(t *testing.T) {
 	})
 	at, err := parseTarget("opc.tcp://169.254.169.254:80/")
 	at.named, at.near = true, true
-	if err = cmp.Or(err, answersAs(t.Context(), at, "")); err == nil || !strings.Contains(err.Error(), "no address of a device") {
+	if err = cmp.Or(err, answersAs(t.Context(), at, "")); err == nil || !strings.Contains(err.Error(),
+		"no address of a device") {
 		t.Errorf("a metadata service: %v", err)
 	}
 }

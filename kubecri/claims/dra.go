@@ -14,8 +14,8 @@ import (
 )
 
 // ResourceClaims hold slots of Configurations with spec.allocator DRA. One that is prepared uses them as a container
-// does. Package dra says which is, and claims the slots before. What one that is not holds stays until package dra frees
-// it: it may be about to be prepared, or containers may outlive what said that it is.
+// does. Package dra says which is, and claims the slots before. What one that is not holds stays until package dra
+// frees it: it may be about to be prepared, or containers may outlive what said that it is.
 
 // Ready waits until it is known what containers and claims there are.
 func (c *Claims) Ready(ctx context.Context) error { return c.ready(ctx, &Request{}) }

@@ -117,8 +117,8 @@ func TestResourceClaimsAreNotInTheCheckpoint(t *testing.T) {
 }
 
 // A ResourceClaim that is prepared uses its slots as a container does, in each mode: no container gets them, what
-// somebody deletes is claimed again, and what it uses no more is released, also when it was freed just before it is held
-// once more.
+// somebody deletes is claimed again, and what it uses no more is released, also when it was freed just before it is
+// held once more.
 func TestPreparedResourceClaim(t *testing.T) {
 	for mode, kubelet := range map[string]*Kubelet{"by pods": nil, "by ids of the kubelet's": {
 		Ask:   func(context.Context) (time.Duration, error) { return 0, nil },

@@ -30,7 +30,8 @@ func TestSlotsOfNamespacesThatAreNotAllowed(t *testing.T) {
 		{namespace: "d", err: errors.New("api away"), want: "whether pods of namespace d may use it cannot be told: api away"},
 	} {
 		for _, resource := range []string{"cam", "cam-000001"} {
-			err := permit(grants(t, resource, "cam-000001-0")[0], []*akriv0.Configuration{c}, false, test.namespace, func() (map[string]string, error) { return test.labels, test.err })
+			err := permit(grants(t, resource, "cam-000001-0")[0], []*akriv0.Configuration{c}, false, test.namespace,
+				func() (map[string]string, error) { return test.labels, test.err })
 			if test.want == "" {
 				if err != nil {
 					t.Errorf("namespace %s: %v", test.namespace, err)

@@ -164,7 +164,8 @@ func (r *releasing) look(ctx context.Context, name string) (*source.Claimed, err
 
 // facts are what v1alpha1 decides by.
 func facts(c *source.Claimed) v1alpha1.ReleaseFacts {
-	return v1alpha1.ReleaseFacts{Claim: c.Claim, Node: c.Node, PodRuns: c.Claim.PodRuns(c.Pod), Heard: c.Claim.Spec.ReleaseUnreachableAfter != nil}
+	return v1alpha1.ReleaseFacts{Claim: c.Claim, Node: c.Node, PodRuns: c.Claim.PodRuns(c.Pod),
+		Heard: c.Claim.Spec.ReleaseUnreachableAfter != nil}
 }
 
 // notClaimed says what the slot is instead, as far as the user can see.

@@ -157,9 +157,11 @@ func TestTopWantsATerminal(t *testing.T) {
 // it in any, as list does.
 func TestTopShowsWhatIsLeftOfAConfiguration(t *testing.T) {
 	m := newTop(time.Now, func(namespace string, _ map[string]string) bool { return namespace == "default" }, false)
-	left := v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cams-8120fe-0"}, Spec: v1alpha1.SlotClaimSpec{NodeName: "a"}}
+	left := v1alpha1.SlotClaim{ObjectMeta: metav1.ObjectMeta{Name: "cams-8120fe-0"},
+		Spec: v1alpha1.SlotClaimSpec{NodeName: "a"}}
 	m.Update(changed{view: view.New(view.Objects{Claims: []v1alpha1.SlotClaim{left}})})
-	if screen := drawn(m); !strings.Contains(screen, "cams") || !strings.Contains(screen, "1 Configurations with problems") {
+	if screen := drawn(m); !strings.Contains(screen, "cams") || !strings.Contains(screen,
+		"1 Configurations with problems") {
 		t.Errorf("it draws\n%s", screen)
 	}
 }

@@ -25,7 +25,8 @@ func TestProblemsAreSaidAsDoctorSaysThem(t *testing.T) {
 	v := view.New(c.o)
 	all := NewState(v, c.o, nil, nil, now).Problems
 	own := slices.DeleteFunc(slices.Clone(all), func(f view.Finding) bool {
-		return !slices.Contains([]string{"InstanceProblem", "ConfigurationProblem", "NodeUnreachable", "HandlerDown"}, f.Reason)
+		return !slices.Contains([]string{"InstanceProblem", "ConfigurationProblem", "NodeUnreachable", "HandlerDown"},
+			f.Reason)
 	})
 	if len(own) != 4 {
 		t.Fatalf("of the four problems these are found: %+v", all)

@@ -108,7 +108,8 @@ func TestMake(t *testing.T) {
 	runs("docs/release.md", "make release REGISTRY=registry.example/kubeslot KEY=cosign.key", release, "-registry=registry.example/kubeslot ", "-key='cosign.key'")
 	runs("docs/release.md", "make test-release", "KUBESLOT_RELEASE=1 go test")
 	runs("docs/release.md", "make test-all", "go run ./test/suites test-all")
-	runs("README.md", "make demo KEEP=1", "hack/preflight.sh root go gcc disk:4 memory:3 cluster:demo", "go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
+	runs("README.md", "make demo KEEP=1", "hack/preflight.sh root go gcc disk:4 memory:3 cluster:demo",
+		"go run ./test/cluster/cmd/build demo", "_output/cluster/demo")
 	runs("README.md", "make demo-helm", "_output/cluster/demo -helm", "cluster:demo")
 	runs("README.md", "make demo NAME=other", "cluster:other", "_output/cluster/demo -name=other")
 	runs("README.md", "make demo-down", "cluster down --name other")

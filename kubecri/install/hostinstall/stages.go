@@ -52,7 +52,8 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	}
 	switch {
 	case !h.Systemd:
-		return Plan{}, errors.New("systemd does not run this host (there is no /run/systemd/system): undo by hand what was done by hand")
+		return Plan{}, errors.New("systemd does not run this host (there is no /run/systemd/system): undo by hand what was " +
+			"done by hand")
 	case !h.Kubelet.Found:
 		return Plan{}, fmt.Errorf("systemd has no unit %s: name the kubelet's with --kubelet-unit", h.Kubelet.Unit)
 	}
@@ -66,7 +67,8 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	}
 	before.RuntimeEndpoint = cmp.Or(runtime, before.RuntimeEndpoint)
 	if before.Listen == "" || before.RuntimeEndpoint == "" {
-		return Plan{}, fmt.Errorf("%s does not say LISTEN and RUNTIME_ENDPOINT, and there is no %s: name the runtime's socket with --runtime-endpoint, and kubecri's with LISTEN= in that file", EnvFile, RecordFile)
+		return Plan{}, fmt.Errorf("%s does not say LISTEN and RUNTIME_ENDPOINT, and there is no %s: name the runtime's "+
+			"socket with --runtime-endpoint, and kubecri's with LISTEN= in that file", EnvFile, RecordFile)
 	}
 	p := Plan{Title: "Uninstall kubecri", Listen: before.Listen, RuntimeEndpoint: before.RuntimeEndpoint, Environment: env}
 	kubelet, err := h.restore(all, before)
@@ -121,7 +123,8 @@ func envFile(now string, w Want, runtime string) (string, error) {
 		args = *w.Args
 	}
 	if strings.ContainsAny(args, "\"'\\\n") {
-		return "", fmt.Errorf("arguments of kubecri with quotes, backslashes or line ends are not for a command line that systemd splits at blanks: %q", args)
+		return "", fmt.Errorf("arguments of kubecri with quotes, backslashes or line ends are not for a command line that "+
+			"systemd splits at blanks: %q", args)
 	}
 	words := slices.DeleteFunc(strings.Fields(args), func(arg string) bool { return strings.HasPrefix(arg, modeFlag) })
 	if w.Mode != Proxy {

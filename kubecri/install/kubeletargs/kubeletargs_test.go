@@ -22,11 +22,13 @@ func TestIgnore(t *testing.T) {
 		{"value in the next argument", "--node-ip 10.0.0.1 --listen /a", "listen=/a", Ignored{Kubelet: []string{"node-ip"}}},
 		{"value after =", "--max-pods=5 check", "check", Ignored{Kubelet: []string{"max-pods"}}},
 		{"a switch swallows nothing", "--fail-swap-on check", "check", Ignored{Kubelet: []string{"fail-swap-on"}}},
-		{"a value looks like a flag", "--kubeconfig --v=3 --node-ip --listen --v=2", "kubeconfig=--v=3 v=2", Ignored{Kubelet: []string{"node-ip"}}},
+		{"a value looks like a flag", "--kubeconfig --v=3 --node-ip --listen --v=2", "kubeconfig=--v=3 v=2",
+			Ignored{Kubelet: []string{"node-ip"}}},
 		{"underscores", "--hostname_override=a --node_ip=1", "hostname-override=a", Ignored{Kubelet: []string{"node-ip"}}},
 		{"former kubelets", "--container-runtime=remote --network-plugin cni --v=2", "v=2",
 			Ignored{Past: []string{"container-runtime", "network-plugin"}}},
-		{"kubelets to come", "--new-thing on --other-thing --v=2 --last", "v=2", Ignored{Unknown: []string{"new-thing", "other-thing", "last"}}},
+		{"kubelets to come", "--new-thing on --other-thing --v=2 --last", "v=2", Ignored{Unknown: []string{"new-thing",
+			"other-thing", "last"}}},
 		{"end of flags", "--v=2 -- --node-ip=1", "v=2 --node-ip=1", Ignored{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,7 +76,8 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 		want    Configuration // without from and Healthz
 		says    string        // part of the error
 	}{
-		{name: "from the file", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n", want: Configuration{Runtime: "unix:///run/kubecri.sock"}},
+		{name: "from the file", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n",
+			want: Configuration{Runtime: "unix:///run/kubecri.sock"}},
 		{name: "both", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nimageServiceEndpoint: unix:///run/images.sock\n",
 			want: Configuration{Runtime: "unix:///run/kubecri.sock", Images: "unix:///run/images.sock"}},
 		{name: "none", file: header},

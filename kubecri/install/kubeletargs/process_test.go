@@ -30,7 +30,8 @@ func process(t *testing.T, proc string, pid int, after time.Duration, args ...st
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))
 	write(t, filepath.Join(dir, "cmdline"), strings.Join(args, "\x00")+"\x00")
-	write(t, filepath.Join(dir, "stat"), fmt.Sprintf("%d (a) b) S 1%s %d%s", pid, strings.Repeat(" 0", 17), after/(10*time.Millisecond),
+	write(t, filepath.Join(dir, "stat"), fmt.Sprintf("%d (a) b) S 1%s %d%s", pid, strings.Repeat(" 0", 17),
+		after/(10*time.Millisecond),
 		strings.Repeat(" 0", 30)))
 }
 
