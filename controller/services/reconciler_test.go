@@ -271,7 +271,8 @@ func TestDevicesBeyondTheLimitKeepNoService(t *testing.T) {
 	slice := &v1alpha1.DeviceSlice{ObjectMeta: metav1.ObjectMeta{Name: "b-0"},
 		Spec: v1alpha1.DeviceSliceSpec{NodeName: "b"}}
 	for _, id := range []string{"foo1", "foo2"} {
-		slice.Spec.Devices = append(slice.Spec.Devices, v1alpha1.Device{ID: id, Hash: slot.InstanceHash(id, true, "b", 6),
+		slice.Spec.Devices = append(slice.Spec.Devices, v1alpha1.Device{ID: id, Hash: slot.InstanceHash(id,
+			true, "b", 6),
 			Shared:        true,
 			Configuration: v1alpha1.ConfigurationReference{Namespace: "default", Name: "cam"}})
 	}

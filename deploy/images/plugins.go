@@ -59,8 +59,9 @@ func BuildWithPlugins(ctx context.Context, s Source, c Component, work string) (
 			if err != nil {
 				return nil, nil, err
 			}
-			p.Plugins = append(p.Plugins, archive.File{Name: c.PluginFolder + "/" + filepath.Base(filepath.Dir(pkg)) + ".so",
-				Mode: 0o644, Data: content})
+			p.Plugins = append(p.Plugins,
+				archive.File{Name: c.PluginFolder + "/" + filepath.Base(filepath.Dir(pkg)) + ".so",
+					Mode: 0o644, Data: content})
 			linked = append(linked, file)
 		}
 		if p.Libraries, p.LibC, err = libraries(ctx, cc, linked); err != nil {

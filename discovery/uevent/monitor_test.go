@@ -261,7 +261,8 @@ func TestFind(t *testing.T) {
 	machine := sysfstest.New(t, sysfstest.Recording(t, "serial"))
 	events := newSource()
 	looks, hold := make(chan bool, 10), make(chan struct{})
-	found, ended := Find(t.Context(), &Monitor{Tree: machine.Tree, Events: events.watch}, func(c Change) (string, bool) {
+	found, ended := Find(t.Context(), &Monitor{Tree: machine.Tree, Events: events.watch}, func(c Change) (string,
+		bool) {
 		looks <- c.All
 		if len(looks) > 1 {
 			panic("a bug")

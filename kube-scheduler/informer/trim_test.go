@@ -23,17 +23,20 @@ func started(node string) *v1.Pod {
 		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{{Path: "namespace",
 			FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}}}}},
 	}}
-	c := v1.Container{Name: "main", Image: "pause", Command: []string{"/pause"}, Env: []v1.EnvVar{{Name: "A", Value: "b"}},
-		Ports:        []v1.ContainerPort{{HostPort: 80}},
-		Resources:    v1.ResourceRequirements{Requests: v1.ResourceList{"akri.sh/cam": resource.MustParse("1")}},
-		VolumeMounts: []v1.VolumeMount{{Name: "kube-api-access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
+	c := v1.Container{Name: "main", Image: "pause", Command: []string{"/pause"}, Env: []v1.EnvVar{{Name: "A",
+		Value: "b"}},
+		Ports:     []v1.ContainerPort{{HostPort: 80}},
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"akri.sh/cam": resource.MustParse("1")}},
+		VolumeMounts: []v1.VolumeMount{{Name: "kube-api-access",
+			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"KubeDevice/DeviceInfo": "{}"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
 	p.Spec = v1.PodSpec{NodeName: node, SecurityContext: &v1.PodSecurityContext{},
 		Containers: []v1.Container{c}, InitContainers: []v1.Container{*c.DeepCopy()},
 		Volumes: []v1.Volume{
-			{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}},
+			{Name: "data",
+				VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}},
 			{Name: "kube-api-access", VolumeSource: v1.VolumeSource{Projected: projected}},
 		}}
 	return p

@@ -24,7 +24,8 @@ type claimWatch struct {
 // watchClaims makes the watch of a Configuration's claims; its informer is to be run until stop.
 func (p *Plugins) watchClaims(configuration string, stop context.CancelFunc) *claimWatch {
 	selector := labels.Set{v1alpha1.ConfigurationLabel: configuration}.String()
-	w := &claimWatch{stop: stop, informer: kubeslotinformers.NewFilteredSlotClaimInformer(p.Client, 0, claims.ByInstance,
+	w := &claimWatch{stop: stop, informer: kubeslotinformers.NewFilteredSlotClaimInformer(p.Client, 0,
+		claims.ByInstance,
 		func(o *metav1.ListOptions) { o.LabelSelector = selector })}
 	_ = w.informer.SetTransform(lean) // it fails for an informer that has been started
 	informers.Handle(w.informer, informers.Each(p.claimChanged))

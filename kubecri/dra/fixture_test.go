@@ -266,7 +266,8 @@ func bothCameras() map[string]discovery.Device {
 // start starts a node's claims, but not its Driver; dir has what stays there when it is killed.
 func start(t *testing.T, a *api, name, dir string) *rig {
 	t.Helper()
-	r := &rig{api: a, dir: dir, runtime: &fakeRuntime{dir: filepath.Join(dir, "cdi")}, events: record.NewFakeRecorder(10),
+	r := &rig{api: a, dir: dir, runtime: &fakeRuntime{dir: filepath.Join(dir, "cdi")},
+		events:  record.NewFakeRecorder(10),
 		devices: &devices{seen: bothCameras(), changed: make(chan struct{})}}
 	ours, core := informers.NewSharedInformerFactory(a, 0), kubeinformers.NewSharedInformerFactory(a.kube, 0)
 	config := Config{Node: name, Kube: a.kube, Configurations: ours.Akri().V0().Configurations(),

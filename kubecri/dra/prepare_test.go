@@ -282,7 +282,8 @@ func TestInterrupted(t *testing.T) {
 					}
 					await.That(t, "nothing to be left", func() bool { // not even what the watch shows only now
 						err := r.look(t.Context())
-						return err == nil && len(r.held(t)) == 1 && a.claimed(t)[camera+"-1"] == "p1" && r.spec("u1") == ""
+						return err == nil && len(r.held(t)) == 1 &&
+							a.claimed(t)[camera+"-1"] == "p1" && r.spec("u1") == ""
 					})
 				})
 			}

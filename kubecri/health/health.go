@@ -169,7 +169,8 @@ func (e Endpoints) Serve(ctx context.Context, address string) {
 			err = server.Serve(l)
 		}
 		if ctx.Err() == nil {
-			logger.Error(err, "Cannot serve --metrics-bind-address, trying again", "address", address, "every", listenRetry)
+			logger.Error(err, "Cannot serve --metrics-bind-address, trying again", "address", address,
+				"every", listenRetry)
 		}
 	}, listenRetry)
 }

@@ -9,7 +9,8 @@ const unknownConfiguration = "<unknown>"
 
 var (
 	usedDesc = metrics.NewDesc(subsystem+"_used_slots",
-		"Slots that containers and ResourceClaims on this node use, by Configuration (<unknown> for those that there are "+
+		"Slots that containers and ResourceClaims on this node use, by Configuration (<unknown> for those "+
+			"that there are "+
 			"no more).", []string{"configuration"}, nil, metrics.ALPHA, "")
 	heldDesc = metrics.NewDesc(subsystem+"_claims_held",
 		"Slots that containers and ResourceClaims on this node use.", nil, nil, metrics.ALPHA, "")

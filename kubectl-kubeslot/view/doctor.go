@@ -238,7 +238,8 @@ func (v *View) examineInstance(f *findings, in *akriv0.Instance) {
 		f.add(object, "InstanceProblem", "%s", instanceProblem(in, p))
 	}
 	for _, node := range v.lost(in) {
-		f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery handler does "+
+		f.add(object, "HandlerDown", "node %s does not know whether the device is there, since its discovery "+
+			"handler does "+
 			"not answer: look at the handler's pod or log there", node)
 	}
 }

@@ -158,7 +158,8 @@ func status(ctx context.Context, kube kubernetes.Interface, name string) (remove
 		}
 		data, err := json.Marshal(patch)
 		if err == nil {
-			_, err = kube.CoreV1().Nodes().Patch(ctx, name, apitypes.StrategicMergePatchType, data, metav1.PatchOptions{},
+			_, err = kube.CoreV1().Nodes().Patch(ctx, name, apitypes.StrategicMergePatchType, data,
+				metav1.PatchOptions{},
 				"status")
 		}
 		if gone(err) != nil {

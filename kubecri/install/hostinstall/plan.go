@@ -130,10 +130,12 @@ func (h Host) Check() error {
 	k := h.Kubelet
 	switch {
 	case h.Other != "":
-		return fmt.Errorf("%s: one of the two is enough, and they would claim and release each other's slots. Remove it "+
+		return fmt.Errorf("%s: one of the two is enough, and they would claim and release each other's "+
+			"slots. Remove it "+
 			"first, or keep it off this node", h.Other)
 	case h.Distribution != "":
-		return fmt.Errorf("%s runs the kubelet inside itself, and says itself where the runtime is: use the chart, which "+
+		return fmt.Errorf("%s runs the kubelet inside itself, and says itself where the runtime is: use the "+
+			"chart, which "+
 			"installs kubecri as a plugin of the runtime (docs/helm.md, kubecri.runtime.preset)", h.Distribution)
 	case !h.Systemd:
 		return errors.New("systemd does not run this host (there is no /run/systemd/system): install kubecri as " +
@@ -141,10 +143,12 @@ func (h Host) Check() error {
 	case !k.Found:
 		return fmt.Errorf("systemd has no unit %s: name the kubelet's with --kubelet-unit", k.Unit)
 	case k.Running && k.Program != "":
-		return fmt.Errorf("the main process of %s is %s, not a kubelet: install kubecri by hand (docs/install.md)", k.Unit,
+		return fmt.Errorf("the main process of %s is %s, not a kubelet: install kubecri by hand "+
+			"(docs/install.md)", k.Unit,
 			k.Program)
 	case !k.Running && (h.Record == nil || h.Record.Done):
-		return fmt.Errorf("%s does not run: start it first, since only a kubelet that works can be seen to go on working",
+		return fmt.Errorf("%s does not run: start it first, since only a kubelet that works can be seen to "+
+			"go on working",
 			k.Unit)
 	}
 	return nil
@@ -155,7 +159,8 @@ func (h Host) before(all []place, w Want) (Record, error) {
 	now := h.endpoint(all)
 	inFile := slices.ContainsFunc(all, func(p place) bool { return p.flag && p.endpoint != "" })
 	if flag := h.Kubelet.Args.RuntimeEndpoint; w.Mode == Proxy && flag != "" && h.Kubelet.Running && !inFile {
-		return Record{}, fmt.Errorf("the kubelet runs with --container-runtime-endpoint=%s, and none of these files says "+
+		return Record{}, fmt.Errorf("the kubelet runs with --container-runtime-endpoint=%s, and none of "+
+			"these files says "+
 			"so: %s. Set it yourself, where the kubelet gets it from, to %s; see docs/install.md",
 			flag, strings.Join(h.Kubelet.CommandLine, ", "), w.Listen)
 	}
@@ -171,7 +176,8 @@ func (h Host) before(all []place, w Want) (Record, error) {
 	if r.RuntimeEndpoint == "" && kubeletargs.SameSocket(now, w.Listen) { // installed by hand
 		r.RuntimeEndpoint = environment(h.Files[EnvFile])["RUNTIME_ENDPOINT"]
 		if r.RuntimeEndpoint == "" {
-			return Record{}, fmt.Errorf("the kubelet uses %s already, and nothing says which runtime is behind it: name it "+
+			return Record{}, fmt.Errorf("the kubelet uses %s already, and nothing says which runtime is "+
+				"behind it: name it "+
 				"with --runtime-endpoint", now)
 		}
 	}
@@ -270,7 +276,8 @@ func (h Host) point(p place, endpoint string) (Change, error) {
 	if p.flag {
 		changed := kubeletargs.SetFlag(text, endpoint)
 		if kubeletargs.Flag(changed) != endpoint {
-			return Change{}, fmt.Errorf("%s: --container-runtime-endpoint stands in a form that this cannot change: set it to "+
+			return Change{}, fmt.Errorf("%s: --container-runtime-endpoint stands in a form that this "+
+				"cannot change: set it to "+
 				"%s by hand", p.file, endpoint)
 		}
 		return Change{p.file, &text, &changed}, nil

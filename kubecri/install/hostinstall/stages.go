@@ -52,7 +52,8 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	}
 	switch {
 	case !h.Systemd:
-		return Plan{}, errors.New("systemd does not run this host (there is no /run/systemd/system): undo by hand what was " +
+		return Plan{}, errors.New("systemd does not run this host (there is no /run/systemd/system): undo by " +
+			"hand what was " +
 			"done by hand")
 	case !h.Kubelet.Found:
 		return Plan{}, fmt.Errorf("systemd has no unit %s: name the kubelet's with --kubelet-unit", h.Kubelet.Unit)
@@ -67,7 +68,8 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	}
 	before.RuntimeEndpoint = cmp.Or(runtime, before.RuntimeEndpoint)
 	if before.Listen == "" || before.RuntimeEndpoint == "" {
-		return Plan{}, fmt.Errorf("%s does not say LISTEN and RUNTIME_ENDPOINT, and there is no %s: name the runtime's "+
+		return Plan{}, fmt.Errorf("%s does not say LISTEN and RUNTIME_ENDPOINT, and there is no %s: name the "+
+			"runtime's "+
 			"socket with --runtime-endpoint, and kubecri's with LISTEN= in that file", EnvFile, RecordFile)
 	}
 	p := Plan{Title: "Uninstall kubecri", Listen: before.Listen, RuntimeEndpoint: before.RuntimeEndpoint, Environment: env}
@@ -78,7 +80,8 @@ func Uninstall(h Host, runtime string) (Plan, error) {
 	p.Endpoint = h.endpoint(all)
 	if kubeletargs.SameSocket(p.Endpoint, before.Listen) {
 		files := strings.Join(append(h.Kubelet.CommandLine, h.Kubelet.Config...), ", ")
-		return Plan{}, fmt.Errorf("the kubelet would still use %s: something else than %s says so. Set it to %s there, "+
+		return Plan{}, fmt.Errorf("the kubelet would still use %s: something else than %s says so. Set it to "+
+			"%s there, "+
 			"and restart the kubelet", p.Endpoint, files, before.RuntimeEndpoint)
 	}
 	if h.Record != nil && (h.Record.Done || len(kubelet) > 0) {
@@ -123,7 +126,8 @@ func envFile(now string, w Want, runtime string) (string, error) {
 		args = *w.Args
 	}
 	if strings.ContainsAny(args, "\"'\\\n") {
-		return "", fmt.Errorf("arguments of kubecri with quotes, backslashes or line ends are not for a command line that "+
+		return "", fmt.Errorf("arguments of kubecri with quotes, backslashes or line ends are not for a "+
+			"command line that "+
 			"systemd splits at blanks: %q", args)
 	}
 	words := slices.DeleteFunc(strings.Fields(args), func(arg string) bool { return strings.HasPrefix(arg, modeFlag) })

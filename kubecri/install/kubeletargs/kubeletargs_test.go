@@ -19,12 +19,14 @@ func TestIgnore(t *testing.T) {
 		ignored Ignored
 	}{
 		{"ours alone", "--listen=/a --kubeconfig /k check", "listen=/a kubeconfig=/k check", Ignored{}},
-		{"value in the next argument", "--node-ip 10.0.0.1 --listen /a", "listen=/a", Ignored{Kubelet: []string{"node-ip"}}},
+		{"value in the next argument", "--node-ip 10.0.0.1 --listen /a", "listen=/a",
+			Ignored{Kubelet: []string{"node-ip"}}},
 		{"value after =", "--max-pods=5 check", "check", Ignored{Kubelet: []string{"max-pods"}}},
 		{"a switch swallows nothing", "--fail-swap-on check", "check", Ignored{Kubelet: []string{"fail-swap-on"}}},
 		{"a value looks like a flag", "--kubeconfig --v=3 --node-ip --listen --v=2", "kubeconfig=--v=3 v=2",
 			Ignored{Kubelet: []string{"node-ip"}}},
-		{"underscores", "--hostname_override=a --node_ip=1", "hostname-override=a", Ignored{Kubelet: []string{"node-ip"}}},
+		{"underscores", "--hostname_override=a --node_ip=1", "hostname-override=a",
+			Ignored{Kubelet: []string{"node-ip"}}},
 		{"former kubelets", "--container-runtime=remote --network-plugin cni --v=2", "v=2",
 			Ignored{Past: []string{"container-runtime", "network-plugin"}}},
 		{"kubelets to come", "--new-thing on --other-thing --v=2 --last", "v=2", Ignored{Unknown: []string{"new-thing",
@@ -76,7 +78,8 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 		want    Configuration // without from and Healthz
 		says    string        // part of the error
 	}{
-		{name: "from the file", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n",
+		{name: "from the file", file: header + "containerRuntimeEndpoint: " +
+			"unix:///run/kubecri.sock\nfieldToCome: {a: 1}\n",
 			want: Configuration{Runtime: "unix:///run/kubecri.sock"}},
 		{name: "both", file: header + "containerRuntimeEndpoint: unix:///run/kubecri.sock\nimageServiceEndpoint: unix:///run/images.sock\n",
 			want: Configuration{Runtime: "unix:///run/kubecri.sock", Images: "unix:///run/images.sock"}},
