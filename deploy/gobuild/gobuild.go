@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 )
 
@@ -26,6 +27,24 @@ type Program struct {
 	Flags, Env []string
 }
 
+// CompilerFlags are the -gcflags of the last GOFLAGS in env, so that what was compiled for the
+// caller is not compiled again. If it has none, the compiler optimizes, and leaves out DWARF.
+func CompilerFlags(env []string) string {
+	flags := "-gcflags=all=-dwarf=false"
+	for _, variable := range env {
+		if value, ok := strings.CutPrefix(variable, "GOFLAGS="); ok {
+			flags = "-gcflags=all=-dwarf=false"
+			for _, m := range compilerFlags.FindAllStringSubmatch(value, -1) {
+				flags = m[1] + m[2]
+			}
+		}
+	}
+	return flags
+}
+
+// compilerFlags are -gcflags in GOFLAGS, in quotes if there are spaces in them.
+var compilerFlags = regexp.MustCompile(`'(-gcflags=[^']*)'|(-gcflags=[^\s']+)`)
+
 // Build writes the program to the file out.
 func (p Program) Build(ctx context.Context, out string) error {
 	const version = "github.com/kubeslot/kubeslot/version"
@@ -40,13 +59,13 @@ func (p Program) Build(ctx context.Context, out string) error {
 	if p.OS == "linux" {
 		tags = "netgo,osusergo"
 	}
+	env := append(append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture), p.Env...)
 	args := []string{
-		"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false",
+		"build", "-trimpath", "-buildvcs=false", CompilerFlags(env),
 		"-tags=" + tags, "-ldflags=" + ldflags, "-o", out,
 	}
 	cmd := exec.CommandContext(ctx, "go", append(append(args, p.Flags...), p.Package)...)
-	cmd.Dir = p.Root
-	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture), p.Env...)
+	cmd.Dir, cmd.Env = p.Root, env
 	if said, err := cmd.CombinedOutput(); err != nil {
 		on := p.Architecture
 		if p.OS != "linux" {

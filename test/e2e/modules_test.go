@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/mod/module"
 	modzip "golang.org/x/mod/zip"
+
+	"github.com/kubeslot/kubeslot/deploy/gobuild"
 )
 
 // release is the version of the modules as the test publishes them, which go.mod requires of types.
@@ -135,6 +137,6 @@ func moduleEnvironment(t *testing.T, proxy string) []string {
 		"GOMODCACHE="+t.TempDir(),
 		"GOSUMDB=off", // of a release that is in no log
 		"GOPROXY=file://"+proxy+",file://"+has[0]+"/cache/download,"+has[1],
-		"GOFLAGS=-modcacherw -trimpath -buildvcs=false -gcflags=all=-dwarf=false -tags=netgo,osusergo",
+		"GOFLAGS=-modcacherw -trimpath -buildvcs=false -tags=netgo,osusergo '"+gobuild.CompilerFlags(os.Environ())+"'",
 	)
 }

@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/kubeslot/kubeslot/deploy/gobuild"
 )
 
 const (
@@ -77,7 +79,8 @@ const (
 const tags = "netgo,osusergo,no_btrfs,no_devmapper,no_zfs"
 
 // Flags are the flags of go build that every program has: the Makefile's, so that tests,
-// linters and programs share what is compiled. Without DWARF, which a stripped program has
+// linters and programs share what is compiled. How far the compiler optimizes is in GOFLAGS:
+// less for demos and tests than for benchmarks. Without DWARF, which a stripped program has
 // not, compiling takes a sixth less time and a quarter less room. The compiler's variables
 // change nothing in what is compiled: GOGC=400 saves another sixth of its CPU time, and
 // GOMAXPROCS=1 a fifteenth where other packages keep the few cores busy.
@@ -86,7 +89,7 @@ func Flags() []string {
 	if runtime.NumCPU() <= 4 {
 		with += " GOMAXPROCS=1"
 	}
-	return []string{"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-tags=" + tags, with}
+	return []string{"-trimpath", "-buildvcs=false", gobuild.CompilerFlags(os.Environ()), "-tags=" + tags, with}
 }
 
 // Programs are to be built.
