@@ -30,7 +30,7 @@ FUZZERS := ./types/assignment:FuzzAnnotation ./kubecri/inject:FuzzCRIMergesIntoT
 # The demo's cluster. NAME is taken from the command line alone: WSL has a variable NAME in its environment.
 DEMO = $(if $(filter command,$(origin NAME)),$(NAME),demo)
 # What a target says that builds Kubernetes.
-FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 7 to 16 minutes on two cores, 6 GB (10 until the build ends)"
+FIRST = @[ -e _output/cluster/kubernetes ] || echo "Kubernetes, etcd, containerd, runc and Kubeslot are built from source, once: 6 to 12 minutes on two cores, 6 GB (10 until the build ends)"
 UNIT = $(filter-out $(OTHERS:./%=github.com/kubeslot/kubeslot/%),$(shell go list ./... ./types/... 2>/dev/null))
 OTHERS = $(shell sed -En 's/^(clusters|packages) +//p' test/suites/suites.txt)
 # make test and make test-all set JSON, for the tables of times, and SHORT.

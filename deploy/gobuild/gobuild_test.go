@@ -13,7 +13,10 @@ func TestCompilerFlags(t *testing.T) {
 		{"no GOFLAGS", []string{"HOME=/root"}, optimized},
 		{"others", []string{"GOFLAGS=-trimpath"}, optimized},
 		{"one flag", []string{"GOFLAGS=-trimpath -gcflags=all=-l -tags=netgo"}, "-gcflags=all=-l"},
-		{"in quotes", []string{"GOFLAGS=-trimpath '-gcflags=all=-dwarf=false -l' '-toolexec=env GOGC=400'"}, "-gcflags=all=-dwarf=false -l"},
+		{
+			"in quotes", []string{"GOFLAGS=-trimpath '-gcflags=all=-dwarf=false -l' '-toolexec=env GOGC=400'"},
+			"-gcflags=all=-dwarf=false -l",
+		},
 		{"go takes the last flag", []string{"GOFLAGS='-gcflags=all=-l -N' -gcflags=all=-l"}, "-gcflags=all=-l"},
 		{"and the last variable", []string{"GOFLAGS=-gcflags=all=-l", "GOFLAGS=-trimpath"}, optimized},
 	} {
