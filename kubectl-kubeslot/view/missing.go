@@ -42,6 +42,20 @@ func (g *grant) running() string {
 	return ""
 }
 
+// user is the container that has the slot: the one that runs, or the last that has run, as while it waits to
+// be started again; "" when none has.
+func (g *grant) user() string {
+	user := g.running()
+	if user == "" {
+		for s := range statuses(g.pod) {
+			if slices.Contains(g.containers, s.Name) && (s.State.Terminated != nil || s.LastTerminationState.Terminated != nil) {
+				user = s.Name
+			}
+		}
+	}
+	return user
+}
+
 // missingWaits are the slots that the pod's containers run without.
 func (v *View) missingWaits(pod *corev1.Pod, slots []Slot) []Wait {
 	var all []Wait

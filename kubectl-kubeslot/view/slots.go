@@ -132,7 +132,7 @@ func (v *View) slot(in *akriv0.Instance, name slot.Name) Slot {
 		}
 		// An init container leaves its slots to those that follow.
 		for _, g := range v.granted[s.Name] {
-			if user := g.running(); user != "" && string(g.pod.UID) == s.PodUID {
+			if user := g.user(); user != "" && string(g.pod.UID) == s.PodUID {
 				s.Container = user
 			}
 		}

@@ -126,6 +126,25 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// An init container has left its slot to main, which has failed and waits to be started again.
+func TestSlotOfAContainerInBackOff(t *testing.T) {
+	o := cluster()
+	o.Claims = []v1alpha1.SlotClaim{claim(yard+"-0", "a", "fails")}
+	o.Claims[0].Spec.Container = "before"
+	p := bound(t, pod("fails", "cam", 1), "a", "cam", yard+"-0")
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+	p.Spec.InitContainers = []corev1.Container{{Name: "before", Resources: p.Spec.Containers[0].Resources}}
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "before", State: ended}}
+	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	for main, want := range map[string]corev1.ContainerState{"before": {}, "main": ended} {
+		p.Status.ContainerStatuses[0].LastTerminationState = want
+		o.Pods = []corev1.Pod{p}
+		if got := New(o).Taken(); len(got) != 1 || got[0].Container != main {
+			t.Errorf("slots %+v, want that of %s", got, main)
+		}
+	}
+}
+
 func TestSlotsWithoutTheRightToListClaims(t *testing.T) {
 	o := cluster()
 	o.Slices = nil
