@@ -48,7 +48,8 @@ func (g *grant) user() string {
 	user := g.running()
 	if user == "" {
 		for s := range statuses(g.pod) {
-			if slices.Contains(g.containers, s.Name) && (s.State.Terminated != nil || s.LastTerminationState.Terminated != nil) {
+			ended := s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+			if ended && slices.Contains(g.containers, s.Name) {
 				user = s.Name
 			}
 		}

@@ -135,7 +135,8 @@ func TestSlotOfAContainerInBackOff(t *testing.T) {
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
 	p.Spec.InitContainers = []corev1.Container{{Name: "before", Resources: p.Spec.Containers[0].Resources}}
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "before", State: ended}}
-	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	p.Status.ContainerStatuses[0].State = waits
 	for main, want := range map[string]corev1.ContainerState{"before": {}, "main": ended} {
 		p.Status.ContainerStatuses[0].LastTerminationState = want
 		o.Pods = []corev1.Pod{p}
